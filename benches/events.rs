@@ -104,7 +104,7 @@ async fn publish(actor: &Addr<EventActor>, cast: &Cast, rounds: u64) -> Duration
         let slices: Vec<_> = (0..now).map(|n| slice(cast, n * ALLOCATIONS)).collect();
         let begun = on_cpu();
         for events in slices {
-            actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events, traced: Vec::new() });
+            actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events, traced: Vec::new(), first: None });
         }
         actor.send(GetEventStatus).await.expect("runs");
         spent += on_cpu() - begun;

@@ -7,6 +7,7 @@ mod durable;
 mod durable_tests;
 mod intake;
 mod log;
+mod numbers;
 mod ring;
 mod shims;
 mod streams;
@@ -28,6 +29,7 @@ use actix::prelude::*;
 
 use self::{
     durable::{Done, Durable, Job},
+    numbers::Numbers,
     ring::Ring,
     shims::Shims,
     streams::{StreamLimits, Streams},
@@ -36,8 +38,8 @@ use self::{
 use crate::{
     domain::{event_settings::EventSettings, types::Nanos},
     messages::event::{
-        ApplyEventSettings, CheckStreams, EventCounters, EventPage, EventStatus, GetEventStatus, GetEvents, GetStreams,
-        Intake, OpenStream, OpenedStream, Publish, ShowEvents, StreamView, TooManyStreams,
+        ApplyEventSettings, CheckStreams, EventCounters, EventPage, EventStatus, FindNumber, GetEventStatus, GetEvents,
+        GetStreams, Intake, Numbered, OpenStream, OpenedStream, Publish, ShowEvents, StreamView, TooManyStreams,
     },
     store::events::{Clock, OpenError},
 };
@@ -60,6 +62,8 @@ pub struct EventActor {
     gaps: UsageGaps,
     streams: Streams,
     shims: Shims,
+    /// Where events of resource managers are.
+    numbers: Numbers,
     /// What partitions publish.
     intake: Option<Arc<Intake>>,
     counters: Arc<EventCounters>,
@@ -74,7 +78,7 @@ impl Default for EventActor {
 impl EventActor {
     /// An event system without history, which keeps its events in memory only (`--ephemeral`).
     pub fn new(settings: EventSettings) -> EventActor {
-        EventActor::with(settings, None, 0, Arc::default())
+        EventActor::with(settings, None, 0, Arc::default(), Numbers::default())
     }
 
     /// An event system with a durable store in a directory of its own. Blocks while the store is opened.
@@ -92,11 +96,24 @@ impl EventActor {
     pub fn durable_by(settings: EventSettings, directory: &Path, trusted: bool) -> Result<EventActor, OpenError> {
         let counters = Arc::<EventCounters>::default();
         let clock = Clock { now: now(), trusted };
-        let (durable, next) = Durable::open(directory, settings.store, counters.clone(), clock)?;
-        Ok(EventActor::with(settings, Some(durable), next, counters))
+        let (durable, next, rows) = Durable::open(directory, settings.store, counters.clone(), clock)?;
+        let numbers = Numbers::of(rows, next);
+        Ok(EventActor::with(settings, Some(durable), next, counters, numbers))
     }
 
-    fn with(settings: EventSettings, durable: Option<Durable>, base: u64, counters: Arc<EventCounters>) -> EventActor {
+    /// One for the events of logs that several servers have: what a server reads of them again is not taken again.
+    #[must_use]
+    pub fn of_logs(self) -> EventActor {
+        EventActor { numbers: self.numbers.once(), ..self }
+    }
+
+    fn with(
+        settings: EventSettings,
+        durable: Option<Durable>,
+        base: u64,
+        counters: Arc<EventCounters>,
+        numbers: Numbers,
+    ) -> EventActor {
         let mut ring = Ring::new(base, settings.ring_capacity);
         if durable.is_none() {
             ring.keep_usage();
@@ -111,6 +128,7 @@ impl EventActor {
             stopping: false,
             streams: Streams::default(),
             shims: Shims::default(),
+            numbers,
             intake: None,
             counters,
         }
@@ -160,7 +178,13 @@ impl Actor for EventActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.run_interval(COLLECT, |actor, _| actor.shims.collect(actor.settings.request_capacity, &actor.counters));
+        ctx.run_interval(COLLECT, |actor, _| {
+            actor.shims.collect(actor.settings.request_capacity, &actor.counters);
+            let rows = actor.numbers.prune(actor.lowest());
+            if let (Some(rows), Some(durable)) = (rows, &mut actor.durable) {
+                durable.note_instead(rows);
+            }
+        });
         self.flush_later(ctx);
         ctx.run_interval(LOOK, |actor, _| {
             let cut = actor.streams.check_progress();
@@ -182,6 +206,15 @@ impl Handler<Publish> for EventActor {
     }
 }
 
+impl Handler<FindNumber> for EventActor {
+    type Result = Option<Numbered>;
+
+    fn handle(&mut self, FindNumber { rm, look }: FindNumber, ctx: &mut Self::Context) -> Self::Result {
+        self.take_in(ctx);
+        self.numbers.find(&rm, look, self.lowest())
+    }
+}
+
 impl Handler<ShowEvents> for EventActor {
     type Result = ();
 
@@ -199,28 +232,49 @@ impl Handler<ShowEvents> for EventActor {
 impl EventActor {
     // EVT-061: for the shim, into the ring and the store, to the streams.
     fn record(&mut self, msg: Publish, ctx: &mut Context<Self>) {
-        let count = msg.events.len();
-        let first = self.ring.next();
+        let Publish { rm, epoch, events, traced, first } = msg;
+        if events.is_empty() {
+            return self.numbers.stands(&rm, first);
+        }
+        let (first, events) = self.numbers.new_of(&rm, first, events);
+        let (count, at) = (events.len(), self.ring.next());
+        if count == 0 {
+            return;
+        }
         if !self.settings.tracking || self.stopping {
-            self.gaps.pass(&msg.events);
+            self.gaps.pass(&events);
+            self.numbers.missed(&rm, first, count as u64);
             return EventCounters::add(&self.counters.discarded, count);
         }
-        self.shims.store(&msg.rm, msg.epoch, &msg.events, &self.counters);
+        self.shims.store(&rm, epoch, &events, &self.counters);
         EventCounters::add(&self.counters.processed, count);
-        for (mut span, places) in msg.traced {
+        for (mut span, places) in traced {
             // As `/api/v1/events` numbers them.
-            span.numbers("callboard.event.ids", places.into_iter().map(|place| first + place).collect());
+            span.numbers("callboard.event.ids", places.into_iter().map(|place| at + place).collect());
         }
-        let added = self.ring.push(msg.events);
+        let added = self.ring.push(events);
         self.gaps.forget(&mut self.ring);
+        self.numbers.note(&rm, first, count as u64, at);
+        let rows = self.numbers.unwritten();
         if let Some(durable) = &mut self.durable {
+            durable.note(rows);
+            let lost = EventCounters::get(&self.counters.store_lost);
             let job = durable.push(&added, now());
+            if EventCounters::get(&self.counters.store_lost) > lost {
+                self.numbers.lost();
+            }
             self.run(job, ctx);
         }
         if !self.streams.is_empty() {
             let cut = self.streams.publish(&added);
             EventCounters::add(&self.counters.streams_cut, cut);
+            first.iter().for_each(|first| self.streams.publish_of(&rm, *first, &added));
         }
+    }
+
+    /// The lowest id that is kept.
+    fn lowest(&self) -> u64 {
+        self.durable.as_ref().map_or(self.ring.lowest(), Durable::lowest)
     }
 }
 

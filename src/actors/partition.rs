@@ -378,7 +378,13 @@ impl PartitionActor {
         let waiting = if events.is_empty() {
             0
         } else {
-            let events = Publish { rm: self.setup.rm.clone(), epoch: self.setup.epoch, events, traced: traced.events };
+            let events = Publish {
+                rm: self.setup.rm.clone(),
+                epoch: self.setup.epoch,
+                events,
+                traced: traced.events,
+                first: None,
+            };
             match &self.recorder {
                 Some(recorder) => recorder.publish(events),
                 None => self.setup.events.publish(events),

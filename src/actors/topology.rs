@@ -6,6 +6,7 @@
 mod defaults;
 mod kept;
 mod names;
+mod numbering;
 pub mod process;
 mod registry;
 mod restart;
@@ -42,7 +43,7 @@ use crate::{
     config::{LoadedConfig, Refused, extra::Settings, table},
     domain::conf::PartitionConf,
     messages::{
-        event::{ApplyEventSettings, Intake, Publisher, ShimSubscribe, ShimUnsubscribe, Word},
+        event::{ApplyEventSettings, Intake, ShimSubscribe, ShimUnsubscribe, Word},
         journal::ConfigureJournal,
         leaders::Leaders,
         limits::{self, Limits},
@@ -89,6 +90,7 @@ pub struct Topology {
     next_home: AtomicUsize,
     launcher: Launcher,
     intake: Arc<Intake>,
+    apart: OnceLock<numbering::Apart>,
     registry: Mutex<Registry>,
     kept: Mutex<Kept>,
     listed: Mutex<BTreeMap<u64, (RmEntry, Vec<PartitionEntry>)>>,
@@ -248,6 +250,7 @@ impl Topology {
             pool,
             next_home: AtomicUsize::new(0),
             launcher,
+            apart: OnceLock::new(),
             registry: Mutex::default(),
             kept: Mutex::default(),
             listed: Mutex::default(),
@@ -535,10 +538,6 @@ impl Topology {
 
     fn arbiter(&self, place: usize) -> &ArbiterHandle {
         &self.pool[place % self.pool.len()]
-    }
-
-    pub(super) fn publisher(&self) -> Publisher {
-        self.intake.publisher()
     }
 
     pub(super) fn subscribe_events(&self, rm: &Arc<str>, epoch: u64, recipient: Recipient<DeliverEvents>) {

@@ -54,6 +54,9 @@ pub struct EventsArgs {
     /// Only up to this time, written in the same ways
     #[arg(long, value_name = "TIME", conflicts_with = "follow")]
     pub until: Option<String>,
+    /// Those of the log of this resource manager, with its ids: of several servers, each has them
+    #[arg(long, value_name = "ID")]
+    pub rm: Option<String>,
     /// The lines of the server as they are, one JSON object each
     #[arg(long)]
     pub json: bool,
@@ -341,6 +344,7 @@ fn address(wanted: &EventsArgs, more: [(&str, Option<String>); 3]) -> String {
     let mut url = format!("{}/api/v1/events", wanted.server.trim_end_matches('/'));
     let mut separator = '?';
     let which = [
+        ("rm", wanted.rm.clone()),
         ("object", wanted.object.clone()),
         ("children", wanted.object.as_ref().map(|_| "true".to_owned())),
         ("type", (!wanted.types.is_empty()).then(|| wanted.types.join(","))),
@@ -470,7 +474,7 @@ mod tests {
         };
 
         let actor = EventActor::default().start();
-        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: events(1..6), traced: Vec::new() });
+        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: events(1..6), traced: Vec::new(), first: None });
         let server = HttpServer::new(move || {
             let actor = actor.clone();
             App::new().route(

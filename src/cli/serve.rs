@@ -234,13 +234,10 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let audit = audit::open((!args.ephemeral).then_some(args.data.as_path()))?;
     audit.follow();
 
-    let events = if args.ephemeral {
-        EventActor::default()
-    } else {
-        EventActor::durable_by(EventSettings::default(), &args.data.join("events"), args.trust_clock)?
-    };
+    let events = event_system(&args, "events")?;
     let data = (!args.ephemeral).then_some(args.data.as_path());
-    let Wiring { topology, journals, metrics } = wire(default_config, events, data, &args.ldap_secrets)?;
+    let of_logs = args.cluster.is_on().then(|| event_system(&args, "events-of-logs")).transpose()?;
+    let Wiring { topology, journals, metrics } = wire(default_config, (events, of_logs), data, &args.ldap_secrets)?;
     log::follow(&topology);
     // Set once, here.
     let _ = topology.process.options.set(options);
@@ -365,6 +362,14 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Keeps events in a directory of this name, or in memory.
+fn event_system(args: &ServeArgs, name: &str) -> anyhow::Result<EventActor> {
+    if args.ephemeral {
+        return Ok(EventActor::default());
+    }
+    Ok(EventActor::durable_by(EventSettings::default(), &args.data.join(name), args.trust_clock)?)
+}
+
 /// All logs were read: what was in doubt of them is recorded, so that a later start need not find it out again.
 async fn settle(topology: &Topology, mark: &mut Mark, base: &Path, before: Before) -> anyhow::Result<()> {
     let is_settled =
@@ -441,10 +446,10 @@ struct Wiring {
 }
 
 /// Actors on their arbiters: one for control, the others for partitions. `data` is the directory of what outlives the
-/// process, `None` for nothing at all; `ldap_secrets` that of the LDAP settings.
+/// process, `None` for nothing at all; beside the event system that of logs that are shared; `ldap_secrets` that of the LDAP settings.
 fn wire(
     default_config: LoadedConfig,
-    events: EventActor,
+    (events, of_logs): (EventActor, Option<EventActor>),
     data: Option<&Path>,
     ldap_secrets: &Path,
 ) -> anyhow::Result<Wiring> {
@@ -461,6 +466,9 @@ fn wire(
     let metrics = Arc::new(Metrics::new()?);
     let links = (journals.clone(), metrics.clone(), ldap_secrets.into());
     let topology = Topology::linked(pool, links, events, default_config);
+    if let Some(of_logs) = of_logs {
+        topology.keep_events_of_logs(EventActor::start_in_arbiter(&control, |_| of_logs.of_logs()));
+    }
     Ok(Wiring { topology, journals, metrics })
 }
 
@@ -610,7 +618,9 @@ fn tell_faults(file: &Path, error: &anyhow::Error) {
 async fn shut_down(topology: &Topology, http: Option<ServerHandle>, grpc: Option<grpc::server::GrpcServer>) -> bool {
     let deadline = Instant::now() + SHUTDOWN;
     topology.close();
-    topology.events.do_send(EndStreams);
+    let events_of_logs = Some(topology.events_of_logs()).filter(|addr| **addr != topology.events);
+    let stores = || [&topology.events].into_iter().chain(events_of_logs);
+    stores().for_each(|events| events.do_send(EndStreams));
     let http = async {
         if let Some(handle) = http {
             handle.stop(true).await;
@@ -631,10 +641,14 @@ async fn shut_down(topology: &Topology, http: Option<ServerHandle>, grpc: Option
     if !closed {
         tracing::error!(code = "log-not-written", "not all logs are on the disk");
     }
-    match tokio::time::timeout(SHUTDOWN, topology.events.send(StopEvents)).await {
-        Ok(Ok(Ok(()))) => {}
-        Ok(Ok(Err(error))) => tracing::error!(code = "events-not-closed", %error, "the event store is not closed"),
-        Ok(Err(_)) | Err(_) => tracing::error!(code = "events-not-closed", "the event store was not closed in time"),
+    for events in stores() {
+        match tokio::time::timeout(SHUTDOWN, events.send(StopEvents)).await {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(error))) => tracing::error!(code = "events-not-closed", %error, "the event store is not closed"),
+            Ok(Err(_)) | Err(_) => {
+                tracing::error!(code = "events-not-closed", "the event store was not closed in time");
+            }
+        }
     }
     closed
 }

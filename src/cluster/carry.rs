@@ -224,7 +224,7 @@ impl Carrier {
         let title = self.title(&head.rm);
         let local = Title { server: mark.server.clone(), ..title.clone() };
         let (etcd, keys) = (self.etcd.clone(), self.keys.clone());
-        let source = Source { etcd, keys, head: head.clone(), revision, title: title.clone() };
+        let source = Source { etcd, keys, head: head.clone(), revision, title: title.clone(), listener: None };
         let loaded = follow::load(&source).await.map_err(|trouble| trouble.to_string())??;
         let found = loaded.follower.found(&head.rm);
         let (last, state, now) = (found.last, found.state.name(), Clock::default().now());
@@ -292,14 +292,14 @@ fn read_directory(dir: &Path, server: &str) -> Result<Whole, String> {
         from = Replay::of(read)?.from();
         let place = Place { index: read.index, from };
         let bytes = log::snapshot_bytes(&title, read.index, read.at, &read.parts);
-        follower = Some(Follower::from_snapshot(&bytes, &title, place)?);
+        follower = Some(Follower::from_snapshot(&bytes, &title, place, None)?);
         snapshot = Some((place, bytes));
     }
     let mut frames = Vec::new();
     for record in flight.records().filter(|record| record.index > from) {
         log::seal(&mut frames, record.kind, record.index, record.at, record.payload);
     }
-    let mut follower = follower.unwrap_or_else(|| Follower::after(from));
+    let mut follower = follower.unwrap_or_else(|| Follower::after(from, None));
     follower.apply(&frames)?;
     let last = follower.last();
     if snapshot.as_ref().is_some_and(|(place, _)| last < place.index) {

@@ -26,7 +26,10 @@ use super::{
     keys::{Head, Keys, Snap},
 };
 use crate::{
-    actors::rm::follow::{Follower, View},
+    actors::rm::{
+        follow::{Follower, View},
+        replay::Listener,
+    },
     store::log::{Place, Title, records},
 };
 
@@ -138,6 +141,8 @@ pub struct Source {
     pub revision: i64,
     /// What snapshots have to say of themselves.
     pub title: Title,
+    /// Whom the events are told of what is applied.
+    pub listener: Option<Listener>,
 }
 
 impl Following {
@@ -265,7 +270,7 @@ impl Followed {
 
 /// Reads the newest snapshot that can be read, and the log behind it. The inner error is for good.
 pub async fn load(source: &Source) -> Result<Result<Followed, String>, Trouble> {
-    let Source { etcd, keys, head, revision, title } = source;
+    let Source { etcd, keys, head, revision, title, listener } = source;
     let name = Keys::name(&head.rm);
     if head.domain > title.domain {
         return Ok(Err(format!(
@@ -276,9 +281,9 @@ pub async fn load(source: &Source) -> Result<Result<Followed, String>, Trouble> 
     let mut follower = None;
     for snap in head.snapshots.iter().rev() {
         let whole = snapshot(source, snap).await?;
-        let (title, place, bytes) = (title.clone(), snap.place, snap.bytes);
+        let (title, place, bytes, listener) = (title.clone(), snap.place, snap.bytes, listener.clone());
         let read = spawn_blocking(move || match whole.len() as u64 {
-            length if length == bytes => Follower::from_snapshot(&whole, &title, place),
+            length if length == bytes => Follower::from_snapshot(&whole, &title, place, listener),
             length => Err(format!("it has {length} bytes, and the head tells of {bytes}")),
         })
         .await;
@@ -301,14 +306,14 @@ pub async fn load(source: &Source) -> Result<Result<Followed, String>, Trouble> 
         .into_iter()
         .filter_map(|(key, value)| Some((key.rsplit('/').next()?.parse::<u64>().ok()?, value)))
         .collect();
-    let (first, index) = (head.first, head.index);
+    let (first, index, listener) = (head.first, head.index, listener.clone());
     let begun = move || {
         let follower = match follower {
             Some(follower) => follower,
             None => {
                 let whole: Vec<u8> = values.iter().flat_map(|(_, value)| value).copied().collect();
                 let begins = records(&whole).next().transpose()?.map_or(index + 1, |(record, _)| record.index);
-                Follower::after(begins - 1)
+                Follower::after(begins - 1, listener)
             }
         };
         let mut followed = Followed { follower, chunks: VecDeque::new() };
@@ -399,6 +404,7 @@ mod tests {
             head: Head { version: 1, rm: "rm".to_owned(), first: 1, ..Head::default() },
             revision: 1,
             title: Title { version: 1, domain: 1, server: "cluster".to_owned(), rm: "rm".to_owned() },
+            listener: None,
         }
     }
 

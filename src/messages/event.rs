@@ -8,6 +8,7 @@ use super::rm::DeliverEvents;
 pub use super::{
     event_batch::{Batch, LineForm},
     event_intake::{Intake, Publisher, Rouse, Word},
+    event_numbers::{FindNumber, Look, Numbered, Range as NumberRange},
     event_queue::{Ended, StreamQueue, StreamReader},
     event_status::{EventCounters, EventStatus, StoreStatus},
 };
@@ -33,6 +34,20 @@ pub struct Publish {
     pub events: Vec<Event>,
     /// Of requests that are traced: the places of their events among these.
     pub traced: Vec<(Span, Vec<u64>)>,
+    /// The id of the first in the log of the resource manager; `None`: no record of it tells of them.
+    pub first: Option<u64>,
+}
+
+impl Publish {
+    /// Events that the log of a resource manager has, from this id on. None at all say that this is the next id.
+    pub fn numbered(rm: &Arc<str>, first: u64, events: Vec<Event>) -> Publish {
+        Publish { rm: rm.clone(), epoch: 0, events, traced: Vec::new(), first: Some(first) }
+    }
+
+    /// What is known of the log of a resource manager may not hold any more: it may begin anew.
+    pub fn forgotten(rm: &Arc<str>) -> Publish {
+        Publish { rm: rm.clone(), epoch: 0, events: Vec::new(), traced: Vec::new(), first: None }
+    }
 }
 
 /// The shim of this session wants the events of its partitions, every 2 s (EVT-063). Replaces an earlier session.
@@ -228,6 +243,8 @@ pub struct FollowLog {
     pub host: IpAddr,
     /// Name for the state dump.
     pub name: Arc<str>,
+    /// The events of this resource manager only, with the ids of its log; from the next one on.
+    pub rm: Option<Arc<str>>,
     /// The id to begin with; `None` for the next one.
     pub from: Option<u64>,
     /// The reader fell behind and has caught up: it was counted before, so the limits are not looked at.

@@ -5,6 +5,7 @@ pub mod budget;
 pub mod event;
 mod event_batch;
 mod event_intake;
+mod event_numbers;
 mod event_queue;
 mod event_status;
 pub mod held;

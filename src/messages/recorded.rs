@@ -70,6 +70,8 @@ pub struct Entry {
     pub steps: Vec<u8>,
     /// Of what came out.
     pub digest: u64,
+    /// Events among that.
+    pub events: u64,
     /// How long the partition worked for it: doing it again takes about as long.
     pub took: Duration,
     /// It has ended.
@@ -97,6 +99,8 @@ struct Waiting {
     events: VecDeque<(u64, Publish)>,
     /// Records up to this one are written.
     released: u64,
+    /// The session is over: what no record tells of waits for none.
+    open: bool,
     /// No others will be, here; what usage would have become by the events that nobody hears of.
     unheard: Option<Usage>,
 }
@@ -107,35 +111,61 @@ impl Outlet {
         Arc::new(Outlet { to, state: Mutex::default() })
     }
 
-    /// Publishes the events of a record, once it is written. Gives how many batches the event system has to take in.
+    /// Publishes the events of a record, once it is written. Gives how many batches of events wait, for that or for the event
+    /// system.
     pub fn publish(&self, number: u64, events: Publish) -> usize {
         let mut state = self.state();
         if let Some(unheard) = &mut state.unheard {
             events.events.iter().for_each(|event| unheard.apply(event));
             return 0;
         }
-        if number <= state.released {
+        if number <= state.released || state.open && state.events.is_empty() {
             return self.to.publish(events);
         }
         state.events.push_back((number, events));
-        0
+        state.events.len()
+    }
+
+    /// The events of a record have these ids in the log, from the first on.
+    pub fn number(&self, number: u64, first: u64) {
+        let mut state = self.state();
+        let at = state.events.partition_point(|(at, _)| *at < number);
+        if let Some((_, events)) = state.events.get_mut(at).filter(|(at, _)| *at == number) {
+            events.first = Some(first);
+        }
     }
 
     /// The records up to this one are written.
     pub fn release(&self, number: u64) {
         let mut state = self.state();
         state.released = state.released.max(number);
-        while state.events.front().is_some_and(|(at, _)| *at <= number)
+        self.let_go(&mut state);
+    }
+
+    /// Whether the record is written, and any after it, is not known and does not matter any more.
+    pub fn give_up(&self, number: u64) {
+        let mut state = self.state();
+        state.events.iter_mut().take_while(|(at, _)| *at <= number).for_each(|(_, events)| events.first = None);
+        state.released = state.released.max(number);
+        self.let_go(&mut state);
+    }
+
+    /// From now on nothing is recorded: the session is over. What is in the log by now waits until it is written there.
+    pub fn open(&self) {
+        let mut state = self.state();
+        state.open = true;
+        self.let_go(&mut state);
+    }
+
+    fn let_go(&self, state: &mut Waiting) {
+        let (released, open) = (state.released, state.open);
+        let goes = |(at, events): &(u64, Publish)| *at <= released || open && events.first.is_none();
+        while state.events.front().is_some_and(goes)
             && let Some((_, events)) = state.events.pop_front()
         {
             // Under the lock, so that they stay in order.
             self.to.publish(events);
         }
-    }
-
-    /// From now on nothing waits: the session is over, or the partition.
-    pub fn open(&self) {
-        self.release(u64::MAX);
     }
 
     /// What is not written by now never is, for another server goes on: its events, and those of the end, are not published.
@@ -221,6 +251,63 @@ impl Talks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The object of an event, and the id of the first of its batch.
+    type Left = (String, Option<u64>);
+
+    /// An outlet, and what has left it.
+    fn outlet() -> (Arc<Outlet>, impl Fn() -> Vec<Left>) {
+        let left = Arc::new(Mutex::new(Vec::new()));
+        let to = left.clone();
+        let publisher = Publisher::new(move |events: Publish| {
+            to.lock().unwrap().push((events.events[0].object.to_string(), events.first));
+            0
+        });
+        (Outlet::new(publisher), move || std::mem::take(&mut *left.lock().unwrap()))
+    }
+
+    fn events(of: &str) -> Publish {
+        let event = crate::domain::event::Event {
+            kind: crate::domain::event::EventKind::App,
+            object: of.into(),
+            reference: "".into(),
+            change: crate::domain::event::Change::None,
+            detail: crate::domain::event::Detail::None,
+            message: "".into(),
+            resource: None,
+            at: Nanos(1),
+            partition: "[rm]p".into(),
+        };
+        Publish { rm: "rm".into(), epoch: 1, events: vec![event], traced: Vec::new(), first: None }
+    }
+
+    #[test]
+    fn events_leave_with_the_ids_of_their_records_and_in_order() {
+        let (outlet, left) = outlet();
+        for (number, of) in [(1, "a"), (3, "b"), (4, "c")] {
+            outlet.publish(number, events(of));
+        }
+        // Of the second record there are none, and the last is not in the log yet when the session is over.
+        [(1, 10), (2, 11), (3, 11)].iter().for_each(|(number, first)| outlet.number(*number, *first));
+        outlet.release(2);
+        assert_eq!(left(), [("a".into(), Some(10))]);
+        outlet.open();
+        assert_eq!(left(), [], "what is in it waits until it is written");
+        assert_eq!(outlet.publish(5, events("d")), 3, "and what came later goes behind that");
+        outlet.release(3);
+        assert_eq!(left(), [("b".into(), Some(11)), ("c".into(), None), ("d".into(), None)]);
+        outlet.publish(6, events("e"));
+        assert_eq!(left(), [("e".into(), None)]);
+    }
+
+    #[test]
+    fn what_is_given_up_has_no_ids() {
+        let (outlet, left) = outlet();
+        [(1, "a"), (2, "b")].iter().for_each(|(number, of)| _ = outlet.publish(*number, events(of)));
+        [(1, 10), (2, 11)].iter().for_each(|(number, first)| outlet.number(*number, *first));
+        outlet.give_up(2);
+        assert_eq!(left(), [("a".into(), None), ("b".into(), None)]);
+    }
 
     #[test]
     fn unconfirmed_releases_end_with_their_application() {

@@ -14,6 +14,7 @@ pub mod codec;
 mod damage_tests;
 mod frame;
 mod mark;
+pub mod numbers;
 mod open;
 mod point;
 mod reader;

@@ -86,7 +86,10 @@ fn events(ids: Range<u64>) -> Vec<Event> {
 }
 
 async fn publish(actor: &Addr<EventActor>, ids: Range<u64>) {
-    actor.send(Publish { rm: "rm-1".into(), epoch: 1, events: events(ids), traced: Vec::new() }).await.unwrap();
+    actor
+        .send(Publish { rm: "rm-1".into(), epoch: 1, events: events(ids), traced: Vec::new(), first: None })
+        .await
+        .unwrap();
 }
 
 /// Waits until all that was published is on disk, or the disk takes no more.

@@ -60,7 +60,7 @@ impl Door {
 
     fn publish(&self, numbers: std::ops::Range<i64>) {
         let events = numbers.map(event).collect();
-        self.events.do_send(Publish { rm: "rm-1".into(), epoch: 1, events, traced: Vec::new() });
+        self.events.do_send(Publish { rm: "rm-1".into(), epoch: 1, events, traced: Vec::new(), first: None });
     }
 
     async fn get(&self, path: &str) -> (u16, String) {

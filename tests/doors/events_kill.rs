@@ -61,7 +61,13 @@ async fn child() {
     for round in 0.. {
         let count = [1, 5, 400, 3_000][round % 4];
         actor
-            .send(Publish { rm: "rm-1".into(), epoch: 1, events: events(next..next + count), traced: Vec::new() })
+            .send(Publish {
+                rm: "rm-1".into(),
+                epoch: 1,
+                events: events(next..next + count),
+                traced: Vec::new(),
+                first: None,
+            })
             .await
             .unwrap();
         next += count;

@@ -65,6 +65,7 @@ impl Door {
             epoch: 1,
             events: ids.map(event).collect(),
             traced: Vec::new(),
+            first: None,
         });
     }
 

@@ -134,6 +134,7 @@ async fn many_streams_miss_nothing() {
                 epoch: 1,
                 events: (made..due).map(event).collect(),
                 traced: Vec::new(),
+                first: None,
             });
             made = due;
         }
@@ -199,6 +200,7 @@ async fn a_stopped_reader_is_told_where_it_stopped_and_goes_on_from_there() {
             epoch: 1,
             events: (made..made + 5_000).map(event).collect(),
             traced: Vec::new(),
+            first: None,
         });
         made += 5_000;
     }

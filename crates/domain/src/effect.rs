@@ -30,6 +30,11 @@ pub enum Effect {
     Turn(TurnEffect),
 }
 
+/// How many of them are events.
+pub fn events_of(effects: &[Effect]) -> u64 {
+    effects.iter().filter(|effect| matches!(effect, Effect::Event(_))).count() as u64
+}
+
 /// What a partition says about turns of constrained asks, where they are shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnEffect {

@@ -20,7 +20,7 @@ use crate::{
         usage::{PointReason, UsagePiece, UsagePoint},
     },
     messages::event::{EventCounters, StoreStatus},
-    store::events::{self, Clock, Limits, OpenError, Reader, Unsynced, WriteError, Writer},
+    store::events::{self, Clock, Limits, OpenError, Reader, Unsynced, WriteError, Writer, numbers::Row},
 };
 
 /// Events that are written without waiting for the next flush.
@@ -59,6 +59,10 @@ pub struct Durable {
     doubt: Option<Arc<str>>,
     /// Ids below this are reserved.
     reserved: u64,
+    /// Lines that are not written yet, and whether they are to be there instead of all others.
+    rows: (Vec<Row>, bool),
+    /// A job that is under way has lines that are not among those any more.
+    outdated: bool,
     /// Who waits for the store to be closed.
     closing: Vec<oneshot::Sender<Result<(), Arc<str>>>>,
     closed: bool,
@@ -80,6 +84,7 @@ pub struct Write {
     writer: Writer,
     pieces: Vec<EventPiece>,
     points: Vec<(u64, Arc<UsagePoint>)>,
+    rows: (Vec<Row>, bool),
     next: u64,
     now: Nanos,
     limits: Option<Limits>,
@@ -102,6 +107,8 @@ pub struct Written {
     writer: Writer,
     result: Result<Option<Unsynced>, WriteError>,
     synced: bool,
+    /// Lines that are written.
+    rows: Option<usize>,
     close: bool,
 }
 
@@ -117,9 +124,12 @@ impl Job {
 
 impl Write {
     fn run(self) -> Written {
-        let Write { mut writer, pieces, points, next, now, limits, sync, again, close } = self;
+        let Write { mut writer, pieces, points, rows: (rows, instead), next, now, limits, sync, again, close } = self;
         writer.set_limits(limits);
-        let mut result = writer.write_with(&pieces, &points, now).and_then(|()| writer.reserve(next));
+        let noted = writer.note(&rows, instead);
+        let rows = noted.is_ok().then_some(rows.len());
+        let written = noted.and_then(|()| writer.write_with(&pieces, &points, now));
+        let mut result = written.and_then(|()| writer.reserve(next));
         if result.is_ok() && sync {
             result = writer.alive(now);
         }
@@ -127,7 +137,7 @@ impl Write {
             result = writer.close(next);
         }
         let result = result.and_then(|()| if sync && !close { writer.unsynced(again) } else { Ok(None) });
-        Written { synced: result.is_ok() && (sync || close), writer, result, close }
+        Written { synced: result.is_ok() && (sync || close), writer, result, rows, close }
     }
 }
 
@@ -141,7 +151,7 @@ impl Durable {
         settings: StoreSettings,
         counters: Arc<EventCounters>,
         clock: Clock,
-    ) -> Result<(Durable, u64), OpenError> {
+    ) -> Result<(Durable, u64, Vec<Row>), OpenError> {
         let (opened, now) = (events::open(directory, limits(&settings), clock)?, clock.now);
         let mut backlog = Backlog::new(opened.gap.as_ref().map_or(opened.next, |gap| gap.from), LIMIT);
         // Nothing is used in a process that begins; a clock that was set back does not make it end before it ended.
@@ -154,6 +164,8 @@ impl Durable {
         }
         let durable = Durable {
             reserved: opened.writer.reserved(),
+            rows: Default::default(),
+            outdated: false,
             reader: opened.reader,
             writer: Some(opened.writer),
             backlog,
@@ -173,7 +185,7 @@ impl Durable {
             broken: false,
             counters,
         };
-        Ok((durable, opened.next))
+        Ok((durable, opened.next, opened.numbers))
     }
 
     /// A smaller backlog than the usual one.
@@ -190,6 +202,18 @@ impl Durable {
     /// How often [`Durable::flush`] is to be called: so often that a crash loses less than a flush interval.
     pub fn period(&self) -> Duration {
         Duration::from_nanos(self.settings.flush_interval.0.unsigned_abs()) / 2
+    }
+
+    /// Lines for the next job.
+    pub fn note(&mut self, rows: Vec<Row>) {
+        self.rows.0.extend(rows);
+    }
+
+    /// Lines for the next job, instead of all before.
+    pub fn note_instead(&mut self, rows: Vec<Row>) {
+        self.rows = (rows, true);
+        self.outdated = self.writer.is_none();
+        self.dirty = true;
     }
 
     /// Takes the next events; a job that is returned is to be run.
@@ -248,6 +272,7 @@ impl Durable {
             writer,
             pieces,
             points,
+            rows: self.rows.clone(),
             next,
             now,
             limits: self.settled.then(|| limits(&self.settings)),
@@ -272,7 +297,12 @@ impl Durable {
     }
 
     fn written(&mut self, written: Written, next: u64, now: Nanos) -> Vec<Job> {
-        let Written { writer, result, synced, close } = written;
+        let Written { writer, result, synced, rows, close } = written;
+        let outdated = std::mem::take(&mut self.outdated);
+        if let Some(rows) = rows.filter(|_| !outdated) {
+            self.rows.0.drain(..rows);
+            self.rows.1 = false;
+        }
         let before = self.backlog.events();
         self.backlog.written(writer.next(), writer.points());
         EventCounters::add(&self.counters.store_written, before - self.backlog.events());

@@ -34,7 +34,7 @@ fn start(directory: &Path, ring_capacity: u64) -> Addr<EventActor> {
 
 /// Publishes events whose number is their id.
 fn publish(actor: &Addr<EventActor>, numbers: Range<u64>) {
-    actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: events(numbers), traced: Vec::new() });
+    actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: events(numbers), traced: Vec::new(), first: None });
 }
 
 /// Longer than a flush interval.
@@ -155,7 +155,7 @@ async fn a_slow_disk_does_not_keep_events_in_memory() {
     let directory = tempfile::tempdir().unwrap();
     let store = settings(1_000, 0).store;
     let clock = Clock { now: Nanos(0), trusted: false };
-    let (mut durable, _) = Durable::open(directory.path(), store, Default::default(), clock).unwrap();
+    let (mut durable, ..) = Durable::open(directory.path(), store, Default::default(), clock).unwrap();
     let mut ring = Ring::new(0, 1_000);
     assert!(durable.push(&ring.push(events(0..10)), Nanos(1)).is_none());
     let first = durable.flush(10, Nanos(1)).expect("something waits");
@@ -254,7 +254,7 @@ async fn followers_begin_in_memory_and_are_limited() {
     limited.max_streams = 1;
     let actor = EventActor::durable(limited, directory.path()).unwrap().start();
     publish(&actor, 0..25);
-    let follow = |from, again| FollowLog { host: [127, 0, 0, 1].into(), name: "board".into(), from, again };
+    let follow = |from, again| FollowLog { host: [127, 0, 0, 1].into(), name: "board".into(), rm: None, from, again };
     let behind = actor.send(follow(Some(14), false)).await.unwrap().map(|_| ()).unwrap_err();
     assert_eq!(behind, FollowError::Behind);
     let mut followed = actor.send(follow(Some(17), false)).await.unwrap().unwrap();

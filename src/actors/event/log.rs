@@ -20,8 +20,7 @@ impl Handler<ReadLog> for EventActor {
     fn handle(&mut self, msg: ReadLog, ctx: &mut Self::Context) -> Self::Result {
         self.take_in(ctx);
         let next = self.ring.next();
-        let lowest = || self.durable.as_ref().map_or(self.ring.lowest(), |durable| durable.lowest());
-        let from = msg.from.unwrap_or_else(lowest);
+        let from = msg.from.unwrap_or_else(|| self.lowest());
         if from > next {
             return Box::pin(std::future::ready(Err(ReadError::Beyond { from, next })));
         }
@@ -96,17 +95,21 @@ impl Handler<FollowLog> for EventActor {
         if !msg.again {
             self.check_streams(msg.host).map_err(FollowError::TooMany)?;
         }
-        let next = self.ring.next();
+        let (lowest, next) = match &msg.rm {
+            // What there is of it is to be looked for.
+            Some(rm) => self.numbers.next(rm).map_or((u64::MAX, 0), |next| (next, next)),
+            None => (self.ring.lowest(), self.ring.next()),
+        };
         let from = msg.from.unwrap_or(next);
-        if !(self.ring.lowest()..=next).contains(&from) {
+        if !(lowest..=next).contains(&from) {
             return Err(FollowError::Behind);
         }
         if !msg.again {
             EventCounters::add(&self.counters.streams_opened, 1);
         }
         Ok(Followed {
-            past: self.ring.range(from, u64::MAX),
-            reader: self.streams.follow(msg.host, msg.name, now()),
+            past: if msg.rm.is_none() { self.ring.range(from, u64::MAX) } else { Vec::new() },
+            reader: self.streams.follow(msg.host, msg.name, now(), msg.rm),
             from,
         })
     }

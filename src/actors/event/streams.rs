@@ -33,6 +33,8 @@ struct Stream {
     queue: Arc<StreamQueue>,
     /// Reads the log where it falls behind, so that being cut off is nothing to it.
     follows: bool,
+    /// The events of this resource manager only, with the ids of its log.
+    rm: Option<Arc<str>>,
 }
 
 /// Limits of open streams (`event.maxStreams`, `event.maxStreamsPerHost`).
@@ -55,21 +57,21 @@ impl Streams {
 
     /// Opens a stream; it is given every batch from now on.
     pub fn open(&mut self, host: IpAddr, name: Arc<str>, created: Nanos) -> StreamReader {
-        self.add(host, StreamView { name, created }, false)
+        self.add(host, StreamView { name, created }, false, None)
     }
 
-    /// Opens the stream of a follower of the log.
-    pub fn follow(&mut self, host: IpAddr, name: Arc<str>, created: Nanos) -> StreamReader {
-        self.add(host, StreamView { name, created }, true)
+    /// Opens the stream of a follower of the log, or of that of a resource manager.
+    pub fn follow(&mut self, host: IpAddr, name: Arc<str>, created: Nanos, rm: Option<Arc<str>>) -> StreamReader {
+        self.add(host, StreamView { name, created }, true, rm)
     }
 
-    fn add(&mut self, host: IpAddr, view: StreamView, follows: bool) -> StreamReader {
+    fn add(&mut self, host: IpAddr, view: StreamView, follows: bool, rm: Option<Arc<str>>) -> StreamReader {
         let (queue, reader) = StreamQueue::new(BACKLOG);
         if self.ended {
             // A follower that was caught while it read up.
             queue.stop();
         }
-        self.open.push(Stream { host, view, queue, follows });
+        self.open.push(Stream { host, view, queue, follows, rm });
         reader
     }
 
@@ -94,14 +96,30 @@ impl Streams {
         let mut cut = 0;
         for slice in slices {
             let batch = Arc::new(Batch::new(detached(slice)));
-            cut += self.forget(|queue| !queue.push(&batch));
+            cut += self.forget(|stream| stream.rm.is_none() && !stream.queue.push(&batch));
         }
         cut
     }
 
+    /// Gives new events of a resource manager to those who follow it; the first has this id in its log.
+    pub fn publish_of(&mut self, rm: &Arc<str>, mut first: u64, slices: &[EventSlice]) {
+        let follows = |stream: &Stream| stream.rm.as_ref() == Some(rm);
+        if !self.open.iter().any(follows) {
+            return;
+        }
+        for slice in slices {
+            let block = Arc::new(EventBlock { first, events: slice.events().to_vec() });
+            first = block.end();
+            let Some(slice) = EventSlice::of(&block, block.first, first) else { continue };
+            let batch = Arc::new(Batch::new(slice));
+            // Whoever is too slow reads on.
+            self.forget(|stream| follows(stream) && !stream.queue.push(&batch));
+        }
+    }
+
     /// Ends streams whose client does not read (EVT-084); returns how many.
     pub fn check_progress(&mut self) -> usize {
-        self.forget(|queue| !queue.check(PATIENCE))
+        self.forget(|stream| !stream.queue.check(PATIENCE))
     }
 
     /// Ends all streams after what waits for them, for good.
@@ -112,10 +130,10 @@ impl Streams {
         }
     }
 
-    fn forget(&mut self, gone: impl Fn(&StreamQueue) -> bool) -> usize {
+    fn forget(&mut self, gone: impl Fn(&Stream) -> bool) -> usize {
         let mut cut = 0;
         self.open.retain(|stream| {
-            if !gone(&stream.queue) {
+            if !gone(stream) {
                 return true;
             }
             if !stream.queue.is_abandoned() && !stream.follows {

@@ -45,7 +45,7 @@ pub async fn after_a_kill(events: Vec<Event>) -> (Addr<EventActor>, [TempDir; 2]
     let settings = EventSettings { store, ..EventSettings::default() };
     let actor = EventActor::durable(settings.clone(), directory.path()).unwrap().start();
     let count = events.len() as u64;
-    actor.send(Publish { rm: "rm-1".into(), epoch: 1, events, traced: Vec::new() }).await.unwrap();
+    actor.send(Publish { rm: "rm-1".into(), epoch: 1, events, traced: Vec::new(), first: None }).await.unwrap();
     // Longer than a flush interval.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(actor.send(GetEventStatus).await.unwrap().store.unwrap().written, count);

@@ -43,7 +43,7 @@ impl Handler<DeliverEvents> for Shim {
 }
 
 fn publish(numbers: std::ops::Range<u64>) -> Publish {
-    Publish { rm: "rm-1".into(), epoch: 1, events: events(numbers), traced: Vec::new() }
+    Publish { rm: "rm-1".into(), epoch: 1, events: events(numbers), traced: Vec::new(), first: None }
 }
 
 fn host(last: u8) -> IpAddr {
@@ -209,8 +209,8 @@ async fn shims_get_their_events_every_two_seconds_up_to_the_capacity() {
     let intake = Intake::new(actor.clone().recipient());
     intake.put(Word::Subscribe(ShimSubscribe { rm: "rm-1".into(), epoch: 1, recipient }));
     actor.do_send(publish(0..5));
-    actor.do_send(Publish { rm: "rm-2".into(), epoch: 1, events: events(5..6), traced: Vec::new() });
-    actor.do_send(Publish { rm: "rm-1".into(), epoch: 2, events: events(6..7), traced: Vec::new() });
+    actor.do_send(Publish { rm: "rm-2".into(), epoch: 1, events: events(5..6), traced: Vec::new(), first: None });
+    actor.do_send(Publish { rm: "rm-1".into(), epoch: 2, events: events(6..7), traced: Vec::new(), first: None });
     let more = EventSettings { request_capacity: 10, ..EventSettings::default() };
     apply(&actor, more).await;
     actor.do_send(publish(7..8));
@@ -242,7 +242,7 @@ async fn a_new_session_gets_nothing_of_the_old_one() {
     subscribe(2);
     unsubscribe(1);
     actor.do_send(publish(5..6));
-    actor.do_send(Publish { rm: "rm-1".into(), epoch: 2, events: events(6..7), traced: Vec::new() });
+    actor.do_send(Publish { rm: "rm-1".into(), epoch: 2, events: events(6..7), traced: Vec::new(), first: None });
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(*delivered.lock().unwrap(), [(2, vec![6])]);
     unsubscribe(2);

@@ -51,7 +51,7 @@ fn noise(count: usize, at: Nanos) -> Vec<Event> {
 }
 
 fn publish(actor: &Addr<EventActor>, events: Vec<Event>) {
-    actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events, traced: Vec::new() });
+    actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events, traced: Vec::new(), first: None });
 }
 
 /// Amount × nanoseconds by user, and the gaps.

@@ -7,7 +7,7 @@ use crate::{
     domain::{
         command::Command,
         digest::Digest,
-        effect::Effect,
+        effect::{Effect, events_of},
         log::{Beginning, Writer},
         types::Nanos,
     },
@@ -119,6 +119,7 @@ impl Recorder {
             beginning: self.beginning.take(),
             steps: self.steps.bytes().to_vec(),
             digest: self.digest.finish(),
+            events: events_of(effects),
             took: std::mem::take(&mut self.took),
             last: false,
             permits: std::mem::take(&mut self.permits),
@@ -131,10 +132,5 @@ impl Recorder {
     /// Publishes the events of the last record.
     pub fn publish(&self, events: Publish) -> usize {
         self.outlet.publish(self.number, events)
-    }
-
-    /// Nothing waits for the log any more.
-    pub fn open(&self) {
-        self.outlet.open();
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use actix::prelude::*;
 use tokio::sync::oneshot;
 
-use super::{PartitionActor, recorder::Recorder, restored::standing_of};
+use super::{PartitionActor, restored::standing_of};
 use crate::{
     domain::command::Command,
     messages::{journal::Standing, partition::StopPartition},
@@ -87,9 +87,7 @@ impl Handler<StopPartition> for PartitionActor {
         if first {
             self.meter.ends();
             self.end_waits();
-            // What the session does not record any more leaves at once.
             self.route();
-            self.recorder.iter().for_each(Recorder::open);
             let now = self.now();
             self.enter(Command::Stop, now);
             if let Some((_, timer)) = self.timer.take() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     record::Registered,
-    replay::{Found, Replay},
+    replay::{Found, Listener, Replay},
 };
 use crate::{
     domain::types::Nanos,
@@ -37,20 +37,25 @@ pub struct View {
 }
 
 impl Follower {
-    /// From a snapshot on.
+    /// From a snapshot on. `listener`: whom events that come then are told.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn from_snapshot(bytes: &[u8], title: &Title, place: Place) -> Result<Follower, String> {
+    pub fn from_snapshot(
+        bytes: &[u8],
+        title: &Title,
+        place: Place,
+        listener: Option<Listener>,
+    ) -> Result<Follower, String> {
         let snapshot = log::read_snapshot(bytes, title)?;
-        let replay = Replay::of(&snapshot)?;
+        let replay = Replay::of(&snapshot)?.told_to(listener);
         let last = place.from + u64::from(crate::domain::planted!("snapshot-ahead"));
         Ok(Follower { last, at: snapshot.at, replay, snapshot: Some(place), bytes: 0 })
     }
 
     /// From the record after this one on: with it a session began.
-    pub fn after(index: u64) -> Follower {
-        Follower { last: index, ..Follower::default() }
+    pub fn after(index: u64, listener: Option<Listener>) -> Follower {
+        Follower { last: index, replay: Replay::default().told_to(listener), ..Follower::default() }
     }
 
     /// Applies records in order; those that it has are passed over.

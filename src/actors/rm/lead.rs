@@ -117,6 +117,10 @@ impl RmActor {
         if let Some(session) = session {
             outlets = session.outlets.take();
             outlets.iter().for_each(|outlet| outlet.close());
+            if let Some(log) = &mut self.log {
+                // Of sessions that were over before.
+                log.let_out(false);
+            }
             session.receipts.lose();
             self.topology.unsubscribe_events(&self.id, session.epoch);
             self.topology.list(&self.id, false, None);

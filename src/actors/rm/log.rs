@@ -5,24 +5,23 @@
 //! the case that the machine stops. With batch it counts when it is on the disk: what has gathered is written and flushed
 //! together on a thread of its own, while more gathers, and scheduling waits for neither.
 
+mod count;
+mod shared;
 mod sync;
 mod trail;
 
 use std::{
     collections::{BTreeMap, VecDeque},
     path::PathBuf,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::SeqCst},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use actix::prelude::*;
 use tokio::time::Instant;
 
-pub use self::sync::LogSync;
 use self::trail::Trail;
+pub use self::{shared::Shared, sync::LogSync};
 use super::{
     RmActor,
     record::{self, HandedTo, KeysTaken, Numbers, Registered, Taken, kind},
@@ -35,7 +34,7 @@ use crate::{
         rm::{CarriedOut, Deliver, Kind, Outgoing, Predicates},
     },
     metrics::LogMetrics,
-    store::log::{self, Far, Home, Title, Unsynced, VERSION, WriteError, Writer},
+    store::log::{self, Home, Title, VERSION, WriteError, Writer},
 };
 
 /// With interval: how long after a record it is flushed.
@@ -143,6 +142,8 @@ pub struct RmLog {
     pub numbers: Numbers,
     /// Requests with keys of the session that are recorded.
     pub keys: KeysTaken,
+    /// Events that its records tell of, since the log began: the id of the next.
+    pub events: u64,
     /// Room for a payload.
     pub(super) scratch: Vec<u8>,
 }
@@ -156,180 +157,8 @@ pub(super) struct Due {
     permits: Vec<Permit>,
 }
 
-/// What threads share that write.
-#[derive(Debug)]
-pub struct Shared {
-    queue: Mutex<Queue>,
-    writer: Mutex<Writer>,
-    /// Where records go instead of files.
-    far: Option<Arc<dyn Far>>,
-    /// Files are flushed one after the other, so that what is said to be on the disk is, with all before it.
-    syncing: Mutex<()>,
-    written: AtomicU64,
-    synced: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    frames: Vec<u8>,
-    /// Index of the first of them.
-    first: u64,
-    /// Index of the last.
-    last: u64,
-    /// Since when something is not on the disk.
-    behind: Option<Instant>,
-    /// Since when that is so of what is being flushed.
-    flushing: Option<Instant>,
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Frames on their way into a file. Unless they are in it they go back to the queue, whatever happens.
-struct Batch<'a> {
-    queue: &'a Mutex<Queue>,
-    frames: Vec<u8>,
-    first: u64,
-    last: u64,
-}
-
-impl<'a> Batch<'a> {
-    fn of(queue: &'a Mutex<Queue>, sync: bool) -> Batch<'a> {
-        let mut waiting = lock(queue);
-        if sync {
-            waiting.flushing = waiting.behind.take();
-        }
-        let (frames, first, last) = (std::mem::take(&mut waiting.frames), waiting.first, waiting.last);
-        drop(waiting);
-        Batch { queue, frames, first, last }
-    }
-}
-
-impl Drop for Batch<'_> {
-    fn drop(&mut self) {
-        if self.frames.is_empty() {
-            return;
-        }
-        let mut queue = lock(self.queue);
-        if queue.frames.is_empty() {
-            queue.last = self.last;
-        }
-        queue.first = self.first;
-        self.frames.append(&mut queue.frames);
-        queue.frames = std::mem::take(&mut self.frames);
-    }
-}
-
-/// What is being flushed. Unless it is on the disk it is kept for the next flush, whatever happens.
-struct Flushing<'a> {
-    shared: &'a Shared,
-    files: Option<Unsynced>,
-    done: bool,
-}
-
-impl Drop for Flushing<'_> {
-    fn drop(&mut self) {
-        let mut queue = lock(&self.shared.queue);
-        let since = queue.flushing.take();
-        if !self.done {
-            queue.behind = since.or(queue.behind);
-            drop(queue);
-            if let Some(files) = self.files.take() {
-                lock(&self.shared.writer).keep(files);
-            }
-        }
-    }
-}
-
-impl Shared {
-    /// Writes what waits, and flushes it where that is wanted. Gives the last record for which that is done. May block.
-    pub fn commit(&self, sync: bool) -> Result<u64, WriteError> {
-        match &self.far {
-            Some(far) if sync => self.send(&**far),
-            // Nothing is half way there.
-            Some(_) => Ok(self.synced()),
-            None => self.write(sync),
-        }
-    }
-
-    /// Writes what waits, which counts when the kernel has it, and what is to be known of it. May block.
-    pub fn count(&self) -> Result<u64, WriteError> {
-        let written = self.commit(false)?;
-        lock(&self.writer).note()?;
-        Ok(written)
-    }
-
-    /// Sends what waits to where it counts.
-    fn send(&self, far: &dyn Far) -> Result<u64, WriteError> {
-        let _one_at_a_time = lock(&self.syncing);
-        let mut taken = Batch::of(&self.queue, true);
-        let mut flushing = Flushing { shared: self, files: None, done: false };
-        if !taken.frames.is_empty() {
-            far.append(&taken.frames)?;
-            taken.frames.clear();
-            self.synced.store(taken.last, SeqCst);
-        }
-        flushing.done = true;
-        Ok(self.synced())
-    }
-
-    fn write(&self, sync: bool) -> Result<u64, WriteError> {
-        let syncing = sync.then(|| lock(&self.syncing));
-        let mut writer = lock(&self.writer);
-        let mut taken = Batch::of(&self.queue, sync);
-        let mut flushing = sync.then(|| Flushing { shared: self, files: None, done: false });
-        #[cfg(test)]
-        assert!(!sync || !writer.dir().with_extension("breaks").exists(), "a test says so");
-        if !taken.frames.is_empty() {
-            if let Err(error) = writer.write(taken.first, &taken.frames) {
-                // Before the writer is let go: what is kept for the next flush needs it.
-                drop(writer);
-                return Err(error);
-            }
-            taken.frames.clear();
-            self.written.store(taken.last, SeqCst);
-        }
-        let written = self.written.load(SeqCst);
-        if let Some(flushing) = &mut flushing {
-            flushing.files = writer.unsynced();
-            #[cfg(test)]
-            let slow = writer.dir().with_extension("slow");
-            drop(writer);
-            #[cfg(test)]
-            while slow.exists() {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            if let Some(files) = &flushing.files {
-                files.sync()?;
-            }
-            flushing.done = true;
-            self.synced.fetch_max(written, SeqCst);
-        }
-        drop(syncing);
-        Ok(written)
-    }
-
-    /// From now on the disk refuses this: for simulated worlds.
-    pub fn refuse(&self, what: Option<log::Refusal>) {
-        lock(&self.writer).refuse(what);
-    }
-
-    /// The last record that the kernel has.
-    pub fn written(&self) -> u64 {
-        self.written.load(SeqCst)
-    }
-
-    /// The last record that is on the disk for certain.
-    pub fn synced(&self) -> u64 {
-        self.synced.load(SeqCst)
-    }
-
-    /// For how long the oldest record has waited for the disk; zero where all of them are on it.
-    pub fn behind(&self) -> Duration {
-        let queue = lock(&self.queue);
-        queue.flushing.or(queue.behind).map_or(Duration::ZERO, |since| since.elapsed())
-    }
 }
 
 impl RmLog {
@@ -337,17 +166,11 @@ impl RmLog {
     pub fn new(logs: Arc<Logs>, home: Home, rm: &str, sync: LogSync, next: u64, at: Nanos) -> RmLog {
         let title = logs.title(rm);
         let writer = Mutex::new(Writer::new(logs.directory(rm), title.clone()));
-        let shared = Arc::new(Shared {
-            queue: Mutex::default(),
-            writer,
-            far: match &home {
-                Home::Here(_) => None,
-                Home::Far(far) => Some(far.clone()),
-            },
-            syncing: Mutex::default(),
-            written: (next - 1).into(),
-            synced: (next - 1).into(),
-        });
+        let far = match &home {
+            Home::Here(_) => None,
+            Home::Far(far) => Some(far.clone()),
+        };
+        let shared = Arc::new(Shared::new(writer, far, next));
         RmLog {
             due: logs.snapshot,
             logs,
@@ -371,6 +194,7 @@ impl RmLog {
             snapshots: Vec::new(),
             numbers: Numbers::default(),
             keys: KeysTaken::default(),
+            events: 0,
             scratch: Vec::new(),
         }
     }
@@ -395,13 +219,7 @@ impl RmLog {
         let index = self.next;
         self.next += 1;
         self.at = self.at.max(at);
-        let mut queue = lock(&self.shared.queue);
-        if queue.frames.is_empty() {
-            queue.first = index;
-        }
-        queue.last = index;
-        queue.behind.get_or_insert_with(Instant::now);
-        log::seal(&mut queue.frames, kind, index, self.at, payload);
+        self.shared.add(kind, index, self.at, payload);
         let bytes = log::total(payload) as u64;
         self.since += bytes;
         if let Some(metrics) = &self.logs.metrics {
@@ -430,6 +248,7 @@ impl RmLog {
                 record::steps(entry, asks, handed, &taken, &mut payload);
                 self.append(kind::PARTITION, entry.at, &payload);
                 self.scratch = payload;
+                self.count(entry);
             }
             None => {
                 let callbacks = msg.items.iter().filter_map(|item| match item {
@@ -463,17 +282,18 @@ impl RmLog {
     /// What is recorded from now on begins a segment, so that what was before can go.
     pub fn begin_segment(&mut self) {
         self.begun = self.next;
-        if self.shared.far.is_none() {
+        if matches!(self.home, Home::Here(_)) {
             // Where it fails, what waits is in the new segment, too.
             let _ = self.shared.commit(false);
-            lock(&self.shared.writer).begin_segment();
+            self.shared.begin_segment();
         }
     }
 
     /// A session begins: its first record, with which a segment begins, so that all that was before can go.
     pub fn begin_session(&mut self, registered: &Registered, at: Nanos) {
         self.begin_segment();
-        self.append(kind::REGISTERED, at, &record::json(registered));
+        let registered = Registered { events: Some(self.events), ..registered.clone() };
+        self.append(kind::REGISTERED, at, &record::json(&registered));
         self.wait(registered.epoch, 0, None, Vec::new());
         // What is known of lines and requests is of the session before: numbers begin anew.
         self.handed = HandedTo::default();

@@ -64,6 +64,8 @@ pub mod kind {
     pub const STANDING: u32 = 13;
     /// The numbered configuration that is recorded next as taken was refused: [`crate::messages::receipts::Refused`].
     pub const REFUSED: u32 = 14;
+    /// So many events came before, as JSON: what of the log was written by releases that did not count them counts as none.
+    pub const COUNTED: u32 = 15;
     /// Those that tell of the session's doors: only who brings it back needs them.
     pub const OF_DOORS: [u32; 8] = [SAID, EVENTS, STATE_DUMP, HANDED, RESTARTED, TAKEN, REFUSED, KEYED];
     /// Of a snapshot: the session, [`super::SavedSession`].
@@ -347,6 +349,9 @@ pub struct Registered {
     pub tenant: bool,
     /// When its records count: see [`LogSync`](super::log::LogSync).
     pub sync: LogSync,
+    /// Events that the log told of before, where they are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<u64>,
 }
 
 /// The configuration of a session changed.
@@ -373,6 +378,9 @@ pub struct Ended {
     pub why: Arc<str>,
     /// The log does not tell all of it: streams are told so.
     pub lost: bool,
+    /// Events that the log told of before, where they are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<u64>,
 }
 
 /// What of a session is not in its other records.
@@ -562,6 +570,9 @@ pub struct SavedSession {
     /// Its requests with keys.
     #[serde(default, skip_serializing_if = "KeysTaken::is_empty")]
     pub keys: KeysTaken,
+    /// Events that the log told of, where they are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<u64>,
 }
 
 /// A partition in a snapshot, but for its own bytes.

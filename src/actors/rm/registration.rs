@@ -200,6 +200,11 @@ impl RmActor {
         let (mut stops, mut names, mut receipts) = (Vec::new(), Vec::new(), None);
         if let Some(session) = self.session.take() {
             receipts = Some(session.receipts.clone());
+            if let Some(log) = self.log.as_mut().filter(|_| self.far.is_none()) {
+                // In etcd it may never be: then another server goes on without it.
+                log.let_out(true);
+            }
+            session.outlets.borrow().iter().for_each(|outlet| outlet.open());
             self.topology.unsubscribe_events(&self.id, session.epoch);
             self.topology.list(&self.id, false, None);
             names = session.partition_names();
@@ -254,7 +259,7 @@ impl RmActor {
     fn stopped(&mut self, why: impl Into<Arc<str>>) {
         let why = why.into();
         if let Some(log) = &mut self.log {
-            let ended = Ended { epoch: self.epoch, why: why.clone(), lost: false };
+            let ended = Ended { epoch: self.epoch, why: why.clone(), lost: false, events: Some(log.events) };
             log.begin_segment();
             log.append(kind::ENDED, self.clock.now(), &record::json(&ended));
             log.snapshots.clear();
@@ -270,7 +275,7 @@ impl RmActor {
         }
         if let Some(log) = &mut self.log {
             // Beside what is kept of what operators said.
-            let ended = Ended { epoch: self.epoch, why: VOLUNTARY.into(), lost: false };
+            let ended = Ended { epoch: self.epoch, why: VOLUNTARY.into(), lost: false, events: Some(log.events) };
             log.append(kind::ENDED, self.clock.now(), &record::json(&ended));
         }
         self.enter(RmState::Stopped, VOLUNTARY);

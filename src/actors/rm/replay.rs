@@ -1,7 +1,9 @@
 //! A resource manager as its log tells: records are applied in order, by the same means as they were when they were made.
 
+mod listener;
+mod replayed;
+
 use std::{
-    collections::BTreeMap,
     path::Path,
     sync::{
         Arc,
@@ -10,32 +12,30 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use self::{
+    listener::Listener,
+    replayed::{Open, Replayed},
+};
 use super::{
     buffer::Buffer,
-    lines,
     log::{LogSync, Logs},
-    record::{
-        self, Ended, HandedTo, KeysTaken, Manner, Numbers, Reconfigured, Registered, Said, SavedPartition,
-        SavedSession, SavedStandings, kind,
-    },
+    record::{self, Ended, Registered, Said, SavedPartition, SavedSession, SavedStandings, kind},
     saved_lines,
-    settings::RmSettings,
 };
 use crate::{
     actors::partition::restored::standing_of,
     domain::{
         Partition,
         digest::Digest,
-        effect::{Effect, Question},
+        effect::Effect,
         log::{Beginning, Input, Reader, Step},
-        resources::Types,
         types::Nanos,
     },
     messages::{
         journal::Standing,
         keys::Keyed,
         recorded::{Replica, Talks},
-        rm::{Kind, Outgoing, Payload, Predicates},
+        rm::{Outgoing, Payload, Predicates},
     },
     store::log::{self, Cut, Place, Record, Title, mark::Before},
 };
@@ -60,6 +60,8 @@ pub struct Found {
     pub bytes: u64,
     /// How long that took.
     pub took: Duration,
+    /// Events that its records told of; `None`: they were not counted.
+    pub events: Option<u64>,
     /// The files are not enough to go on: they are put aside.
     damaged: bool,
 }
@@ -85,53 +87,6 @@ impl State {
             State::Ended(_) => "ended",
             State::Lost(_) => "lost",
         }
-    }
-}
-
-/// A session as its log left it.
-#[derive(Clone)]
-pub struct Replayed {
-    /// What it registered with, and was configured with since.
-    pub registered: Registered,
-    /// The rest of it.
-    pub manner: Manner,
-    /// Its lines.
-    pub buffer: Buffer,
-    /// How far they were handed to sockets.
-    pub handed: HandedTo,
-    /// Number of the last line with releases that the shim has to confirm.
-    pub last_release: u64,
-    /// Open questions, by the line that carries them.
-    pub questions: BTreeMap<u64, Open>,
-    /// Partitions by their number, with their internal names; those that ended are not there.
-    pub partitions: BTreeMap<u32, (Arc<str>, Replica)>,
-    /// Number of the next partition.
-    pub instances: u32,
-    /// Resource types.
-    pub types: Arc<Types>,
-    /// Its numbered requests.
-    pub numbers: Numbers,
-    /// Its requests with keys.
-    pub keys: KeysTaken,
-    /// What its extra configuration says.
-    settings: Option<RmSettings>,
-}
-
-/// Questions of a line that was not answered.
-#[derive(Clone, Debug)]
-pub struct Open {
-    /// Internal name of the partition.
-    pub partition: Arc<str>,
-    /// The questions of the line, in their order.
-    pub questions: Vec<Question>,
-    /// How they were put.
-    pub asks: Predicates,
-}
-
-impl Open {
-    /// As lines: one, unless they were put otherwise by now.
-    pub fn payloads(&self) -> Vec<Payload> {
-        lines::group(self.questions.iter().cloned().map(Outgoing::Ask).collect(), self.asks)
     }
 }
 
@@ -232,6 +187,7 @@ fn examine(logs: &Logs, dir: &Path, before: Before, progress: &Progress) -> Resu
         snapshot,
         bytes,
         took: began.elapsed(),
+        events: replay.events,
         damaged: false,
     };
     let damaged = |why: &str| Found { damaged: true, ..Found::lost(found.rm.clone(), why) }.of(epoch, at);
@@ -315,6 +271,7 @@ impl Found {
             snapshot: None,
             bytes: 0,
             took: Duration::ZERO,
+            events: None,
             damaged: true,
         }
     }
@@ -349,7 +306,7 @@ impl Found {
         snapshot: Option<Place>,
         bytes: u64,
     ) -> Found {
-        let (epoch, at) = (replay.epoch(), at.max(replay.at));
+        let (epoch, at, events) = (replay.epoch(), at.max(replay.at), replay.events);
         let standing = replay.standing;
         let snapshot = snapshot.map(|place| (place.index, place.from));
         let state = match (replay.session, replay.ended) {
@@ -359,7 +316,7 @@ impl Found {
             (None, None) => State::Nothing,
         };
         let (rm, took) = (rm.to_owned(), Duration::ZERO);
-        Found { rm, last, at, epoch, state, standing, snapshot, bytes, took, damaged: false }
+        Found { rm, last, at, epoch, state, standing, snapshot, bytes, took, events, damaged: false }
     }
 }
 
@@ -408,6 +365,9 @@ pub struct Replay {
     at: Nanos,
     effects: Vec<Effect>,
     digest: Digest,
+    /// Events that the records told of; `None`: they are not counted yet.
+    events: Option<u64>,
+    listener: Option<Listener>,
 }
 
 impl Replay {
@@ -422,7 +382,7 @@ impl Replay {
             match part.kind {
                 kind::SESSION => {
                     let saved: SavedSession = record::read_json(&part.payload)?;
-                    replay.from = saved.from;
+                    (replay.from, replay.events) = (saved.from, saved.events);
                     lines = Some((saved.dropped, saved.last, saved.handed));
                     replay.session = Some(Box::new(Replayed::of(saved)));
                 }
@@ -480,14 +440,21 @@ impl Replay {
             _ if is_known => return Ok(()),
             kind::REGISTERED => {
                 let registered: Registered = record::read_json(record.payload)?;
+                self.counted(registered.events);
                 self.session = Some(Box::new(Replayed::begin(registered)));
                 self.ended = None;
                 self.standing.clear();
                 return Ok(());
             }
             kind::ENDED => {
-                self.ended = Some(record::read_json(record.payload)?);
+                let ended: Ended = record::read_json(record.payload)?;
+                self.counted(ended.events);
+                self.ended = Some(ended);
                 self.session = None;
+                return Ok(());
+            }
+            kind::COUNTED => {
+                self.counted(Some(record::read_json(record.payload)?));
                 return Ok(());
             }
             kind::STANDING => {
@@ -590,6 +557,8 @@ impl Replay {
             self.effects.clear();
             return Ok(());
         }
+        self.count();
+        let Some(session) = &mut self.session else { return Ok(()) };
         if self.mode != Mode::Restore {
             (self.seen.partition, self.seen.effects) = (internal, std::mem::take(&mut self.effects));
             return Ok(());
@@ -607,94 +576,5 @@ impl Replay {
         let items = items.collect();
         session.push(&internal, items, steps.asks);
         Ok(())
-    }
-}
-
-impl Replayed {
-    fn begin(registered: Registered) -> Replayed {
-        Replayed {
-            registered,
-            manner: Manner::default(),
-            buffer: Buffer::default(),
-            handed: HandedTo::default(),
-            last_release: 0,
-            questions: BTreeMap::new(),
-            partitions: BTreeMap::new(),
-            instances: 0,
-            types: Arc::default(),
-            numbers: Numbers::default(),
-            keys: KeysTaken::default(),
-            settings: None,
-        }
-        .with_settings()
-    }
-
-    /// Goes by the extra configuration, which was checked when it came.
-    fn with_settings(mut self) -> Replayed {
-        self.settings = RmSettings::read(&self.registered.extra).ok();
-        self
-    }
-
-    fn of(saved: SavedSession) -> Replayed {
-        let mut questions: BTreeMap<u64, Open> = BTreeMap::new();
-        for saved in saved.questions.into_iter().filter(|_| !crate::domain::planted!("questions-lost")) {
-            let begin = || Open { partition: saved.partition.clone(), questions: Vec::new(), asks: saved.asks() };
-            questions.entry(saved.line).or_insert_with(begin).questions.push(saved.question());
-        }
-        Replayed {
-            manner: saved.manner,
-            handed: saved.handed,
-            last_release: saved.last_release,
-            questions,
-            instances: saved.instances,
-            numbers: saved.numbers,
-            keys: saved.keys,
-            ..Replayed::begin(saved.registered)
-        }
-    }
-
-    fn reconfigured(&mut self, changed: Reconfigured) {
-        let Reconfigured { config, default_config, extra, tenant } = changed;
-        self.registered = Registered { config, default_config, extra, tenant, ..self.registered.clone() };
-        self.settings = RmSettings::read(&self.registered.extra).ok();
-    }
-
-    fn push(&mut self, partition: &Arc<str>, items: Vec<Outgoing>, asks: Predicates) {
-        let items = lines::wanted(items, self.settings.as_ref().is_some_and(|settings| settings.all_container_states));
-        for payload in lines::group(items, asks) {
-            let questions = payload.questions().to_vec();
-            if !questions.is_empty() && asks == Predicates::Off {
-                continue;
-            }
-            let waits = lines::wants_confirmation(&payload);
-            let line = self.buffer.push(partition.clone(), payload);
-            if waits {
-                self.last_release = line;
-            }
-            if !questions.is_empty() {
-                self.questions.insert(line, Open { partition: partition.clone(), questions, asks });
-            }
-        }
-    }
-
-    fn hand(&mut self, handed: HandedTo) {
-        self.handed = handed;
-        for kind in Kind::ALL {
-            self.buffer.hand(handed[kind as usize], Some(kind));
-        }
-        if let Some(settings) = &self.settings {
-            // As many are kept as there were; an overflow ended the session, which is a record of its own.
-            self.buffer.trim(settings.bounds);
-        }
-    }
-
-    /// Questions that were open when a process ended are put once more, in new lines.
-    pub fn ask_again(&mut self) {
-        for (_, open) in std::mem::take(&mut self.questions) {
-            for payload in open.payloads() {
-                let again = Open { questions: payload.questions().to_vec(), ..open.clone() };
-                self.questions.insert(self.buffer.push(open.partition.clone(), payload), again);
-            }
-        }
     }
 }

@@ -67,12 +67,16 @@ impl RmActor {
         let Some(log) = &mut self.log else { return session };
         session.buffer.hold_back();
         log.begin_session(&session.registration(log.sync), self.clock.now());
+        self.tell_events();
         session
     }
 
     /// Nothing is recorded from now on, and what was is not needed.
     pub(super) fn forget_log(&mut self) {
-        self.log = None;
+        if let Some(mut log) = self.log.take() {
+            log.let_out(false);
+        }
+        self.topology.begins_anew(&self.id);
         let Some(logs) = self.topology.logs().filter(|logs| !logs.shared || self.far.is_some()) else { return };
         let home = self.home(&logs);
         tokio::task::spawn_blocking(move || {
@@ -89,9 +93,10 @@ impl RmActor {
         let Some(logs) = self.topology.logs() else { return };
         self.clock = self.clock.not_before(found.at);
         self.epoch = found.epoch;
-        let Found { last, at, state, standing, snapshot, bytes, took, .. } = found;
+        let Found { last, at, state, standing, snapshot, bytes, took, events, .. } = found;
         let (home, is_far) = (self.home(&logs), self.far.is_some());
-        let log = RmLog::new(logs.clone(), home, &self.id, logs.sync, last + 1, at);
+        let mut log = RmLog::new(logs.clone(), home, &self.id, logs.sync, last + 1, at);
+        log.events = events.unwrap_or(0);
         match state {
             State::Nothing => {}
             State::Ended(why) => {
@@ -115,6 +120,9 @@ impl RmActor {
                             log.done_again(bytes, took);
                             log.numbers = replayed.numbers.clone();
                             log.keys = replayed.keys.clone();
+                            if events.is_none() {
+                                log.begin_counting(self.clock.now());
+                            }
                         }
                         self.go_on(*replayed, config, settings, ctx);
                     }
@@ -123,6 +131,7 @@ impl RmActor {
                 }
             }
         }
+        self.tell_events();
     }
 
     /// Another server may have led it before: what operators told that one holds for the next session.
@@ -144,7 +153,7 @@ impl RmActor {
     /// What is known is not enough: its shim is told to register again, whatever it has.
     fn lost(&mut self, mut log: RmLog, why: Arc<str>) {
         tracing::error!(code = "log-session-lost", rm = &*self.id, epoch = self.epoch, "{why}");
-        let ended = Ended { epoch: self.epoch, why: why.clone(), lost: true };
+        let ended = Ended { epoch: self.epoch, why: why.clone(), lost: true, events: Some(log.events) };
         log.begin_segment();
         log.append(kind::ENDED, self.clock.now(), &record::json(&ended));
         log.count_lost();

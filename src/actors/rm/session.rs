@@ -260,6 +260,7 @@ impl Session {
             state_dump: self.state_dump,
             tenant: self.tenant,
             sync,
+            events: None,
         }
     }
 

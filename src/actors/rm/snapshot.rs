@@ -158,6 +158,7 @@ impl RmActor {
             instances: session.instances.get(),
             numbers: log.numbers.clone(),
             keys: log.keys.clone(),
+            events: Some(log.events),
         };
         let place = (log.last(), msg.from);
         let (shared, title, home) = (log.shared.clone(), log.title.clone(), log.home.clone());

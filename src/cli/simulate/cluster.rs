@@ -78,8 +78,14 @@ impl Cluster {
         let way = Way { etcd: etcd.clone(), keys: keys.clone(), me: format!("server-{}", self.servers) };
         for _ in 0..TRIES {
             let Ok(Some((before, revision))) = self.runtime.block_on(head(&etcd, &keys, &title.rm)) else { continue };
-            let source =
-                Source { etcd: etcd.clone(), keys: keys.clone(), head: before.clone(), revision, title: title.clone() };
+            let source = Source {
+                etcd: etcd.clone(),
+                keys: keys.clone(),
+                head: before.clone(),
+                revision,
+                title: title.clone(),
+                listener: None,
+            };
             if self.happens("lives before") {
                 lives();
             }

@@ -60,7 +60,7 @@ impl Server {
                 return false;
             }
         };
-        let Found { last: found_last, at, state, snapshot, .. } = found;
+        let Found { last: found_last, at, state, snapshot, events, .. } = found;
         if self.cluster.is_none() {
             // Whoever reads a log flushes it.
             self.note_flushed();
@@ -75,7 +75,11 @@ impl Server {
             None => synced,
         };
         let whole = last == before;
+        if whole && found_last == before && events != Some(self.log.events) {
+            self.wrong(format!("there were {} events, and {events:?} are counted", self.log.events));
+        }
         self.log = RmLog::new(self.logs.clone(), self.home(), RM, self.log.sync, found_last + 1, at);
+        self.log.events = events.unwrap_or(0);
         match state {
             State::Session(_) if kill.machine && interval => {
                 self.wrong("the machine stopped, and the session goes on as if nothing could be missing".to_owned());

@@ -274,6 +274,7 @@ impl Server {
             state_dump: false,
             tenant: true,
             sync: world.sync,
+            events: None,
         };
         let budget = Budget::new(settings.inward, settings.outward);
         let mut server = Server {

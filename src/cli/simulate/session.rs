@@ -83,7 +83,12 @@ impl Server {
         self.end_session();
         self.counts.stops += 1;
         (self.stopped, self.paused) = (true, None);
-        let ended = Ended { epoch: self.epoch, why: "it was Paused for too long".into(), lost: false };
+        let ended = Ended {
+            epoch: self.epoch,
+            why: "it was Paused for too long".into(),
+            lost: false,
+            events: Some(self.log.events),
+        };
         self.log.begin_segment();
         self.log.append(kind::ENDED, self.now, &record::json(&ended));
         self.log.snapshots.clear();
@@ -244,6 +249,7 @@ impl Server {
             instances: self.instances,
             numbers: self.log.numbers.clone(),
             keys: self.log.keys.clone(),
+            events: Some(self.log.events),
         };
         let place = log::Place { index: self.log.last(), from };
         // What it holds is on the disk before it.

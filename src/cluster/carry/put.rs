@@ -105,7 +105,7 @@ impl Put {
             head.bytes += bytes.len() as u64;
         }
         let (etcd, keys) = (self.etcd.clone(), self.keys.clone());
-        let source = Source { etcd, keys, head: head.clone(), revision: 0, title };
+        let source = Source { etcd, keys, head: head.clone(), revision: 0, title, listener: None };
         let unread = |why: Trouble| why.to_string();
         let mut same = follow::frames(&source).await.map_err(unread)? == frames;
         if let (Some(snap), Some((_, bytes))) = (head.snapshots.first(), &snapshot) {
@@ -167,5 +167,5 @@ impl Put {
 }
 
 fn lost() -> String {
-    "etcd was not heard of for too long, or it registered at a server of the cluster meanwhile".to_owned()
+    "etcd was not listener of for too long, or it registered at a server of the cluster meanwhile".to_owned()
 }

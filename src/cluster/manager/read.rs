@@ -64,6 +64,7 @@ impl Manager {
                 handle.addr.do_send(Elsewhere(unregistered(&known.head.rm)));
                 handle.addr.do_send(Show(None));
             }
+            self.topology.begins_anew(&known.head.rm);
         }
     }
 

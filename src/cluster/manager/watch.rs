@@ -9,6 +9,7 @@ use super::{Known, Manager, Role, counting, title_server};
 use crate::{
     actors::rm::{
         lead::{Elsewhere, moved, unregistered},
+        replay::Listener,
         standby::Show,
     },
     cluster::{
@@ -129,6 +130,7 @@ impl Manager {
             head: head.clone(),
             revision,
             title: self.title(&head.rm),
+            listener: Some(Listener { rm: head.rm.as_str().into(), to: self.topology.numbering() }),
         }))
     }
 
@@ -169,6 +171,7 @@ impl Manager {
             handle.addr.do_send(Elsewhere(unregistered(&known.head.rm)));
             handle.addr.do_send(Show(None));
         }
+        self.topology.begins_anew(&known.head.rm);
     }
 
     /// Where the leader of a resource manager is reached; `None`: nobody leads it at present.

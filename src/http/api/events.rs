@@ -8,6 +8,7 @@
 
 pub mod back;
 mod last;
+pub mod log;
 mod parameters;
 pub mod sent;
 
@@ -26,11 +27,12 @@ use futures::{Stream, StreamExt as _};
 use serde_json::json;
 
 use self::{
+    log::Log,
     parameters::{Filter, Wanted},
     sent::{lines_of, place, sent},
 };
 use crate::{
-    actors::event::EventActor,
+    actors::{event::EventActor, topology::Topology},
     domain::event_block::{EventGap, EventPiece, EventSlice, GapReason},
     http::{
         doors::Doors,
@@ -40,10 +42,7 @@ use crate::{
         route::{Access, Route},
         ws_v1::events::{host, host_header, records::Encoder, split},
     },
-    messages::event::{
-        CheckStreams, Ended, FindInLog, FollowError, FollowLog, GetEventStatus, LineForm, LogPage, ReadError, ReadLog,
-        StreamReader,
-    },
+    messages::event::{Ended, FollowError, LineForm, LogPage, ReadError, StreamReader, TooManyStreams},
 };
 
 /// Events that are asked for at a time.
@@ -55,7 +54,10 @@ const SILENCE: Duration = Duration::from_secs(10);
 
 /// The application's data has to hold the [`Doors`].
 pub(super) fn routes() -> Vec<Route> {
-    let handler = async |req: HttpRequest, doors: Data<Doors>| events(&req, &doors.topology.events).await;
+    let handler = async |req: HttpRequest, doors: Data<Doors>| {
+        let (events, topology) = (&doors.topology.events, Some(&*doors.topology));
+        events_of(&req, events, topology).await
+    };
     vec![
         Access::Viewer
             .get("/api/v1/events")
@@ -65,51 +67,64 @@ pub(super) fn routes() -> Vec<Route> {
             .query("last", json!({"type": "integer", "minimum": 1, "maximum": 10_000}), "the last so many instead")
             .query("before", count(), "with last: those before this id; the last line names the one for the next page")
             .query("follow", yes_or_no(), "go on with new events, for ever")
+            .query("rm", text(), "those of the log of this resource manager, with its ids: the same at every server")
             .query("object", text(), "of this object only, or with it as second object")
             .query("children", yes_or_no(), "of an object that is a queue: of those below it too")
             .query("type", text(), "of these types only, separated by commas: request, app, node, queue, usergroup")
             .query("since", text(), "from this time on: RFC 3339, or 10m for ten minutes ago")
             .query("until", text(), "up to this time")
             .lines("An event in a line with its id, a gap, or as the last one where to go on")
-            .problems(&[400, 503]),
+            .problems(&[400, 404, 503]),
     ]
 }
 
-/// Answers `GET /api/v1/events?from=&count=&last=&before=&follow=&object=&type=&since=&until=`.
+/// Answers `GET /api/v1/events?from=&count=&last=&before=&follow=&object=&type=&since=&until=` where there is no wiring.
 ///
 /// # Errors
 /// 400 for a parameter, 503 for too many streams and while the server stops, 500 where the store cannot be read.
 pub async fn events(req: &HttpRequest, events: &Addr<EventActor>) -> Result<HttpResponse, Problem> {
+    events_of(req, events, None).await
+}
+
+/// The same, and `rm=`: 404 for a resource manager that is not known.
+async fn events_of(
+    req: &HttpRequest,
+    events: &Addr<EventActor>,
+    topology: Option<&Topology>,
+) -> Result<HttpResponse, Problem> {
     let wanted = Wanted::read(req)?;
+    let mut log = match wanted.rm.as_deref().zip(topology) {
+        Some((rm, topology)) => Log::of(topology, rm).await?,
+        None => Log::of_server(events),
+    };
     let filter = Arc::new(wanted.filter);
     let host = host(req);
     if wanted.follow {
-        let allowed = events.send(CheckStreams { host }).await.map_err(|_| stopping())?;
-        allowed.map_err(|refused| Problem::new(StatusCode::SERVICE_UNAVAILABLE, refused.to_string()))?;
+        log.check_streams(host).await.map_err(failed)?.map_err(too_many)?;
     }
     // Who follows is counted as long as that lasts.
     let place = if wanted.follow { None } else { Some(place(host).await?) };
     if let Some(count) = wanted.last {
-        let lines = last::last(events, &filter, wanted.before, count).await?;
+        let lines = last::last(&mut log, &filter, wanted.before, count).await?;
         let lines = futures::stream::iter(lines.into_iter().map(Ok::<Bytes, Infallible>));
         return Ok(lines_of(lines));
     }
     let mut from = wanted.from;
     if let Some(at) = filter.since {
-        let found = events.send(FindInLog { at }).await.map_err(|_| stopping())?.map_err(problem)?;
+        let found = log.find(at).await.map_err(failed)?;
         from = Some(from.map_or(found, |from| from.max(found)));
     } else if from.is_none() && wanted.follow {
-        from = Some(events.send(GetEventStatus).await.map_err(|_| stopping())?.next);
+        from = Some(log.extent().await.map_err(failed)?.1);
     }
     let turn = long::wait().await;
-    let first = events.send(ReadLog { from, events: PAGE }).await.map_err(|_| stopping())?.map_err(problem)?;
+    let first = log.read(from, PAGE).await.map_err(|error| log.refused(error))?;
     let from = from.or_else(|| first.pieces.first().map(EventPiece::first)).unwrap_or(first.next);
     let end = match filter.until {
-        Some(until) => Some(last::after(events, &filter, until, first.next).await?),
+        Some(until) => Some(last::after(&mut log, &filter, until, first.next).await?),
         None => (!wanted.follow).then_some(first.next),
     };
     let mut reading = Reading {
-        events: events.clone(),
+        log,
         host,
         name: host_header(req).into(),
         end,
@@ -130,6 +145,15 @@ pub async fn events(req: &HttpRequest, events: &Addr<EventActor>) -> Result<Http
     })
 }
 
+fn too_many(refused: TooManyStreams) -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, refused.to_string())
+}
+
+/// `None`: the server stops.
+fn failed(error: Option<ReadError>) -> Problem {
+    error.map_or_else(stopping, problem)
+}
+
 fn problem(error: ReadError) -> Problem {
     match error {
         ReadError::Beyond { .. } => Problem::field("from", error.to_string()),
@@ -143,7 +167,7 @@ fn stopping() -> Problem {
 
 /// An answer under way.
 struct Reading {
-    events: Addr<EventActor>,
+    log: Log,
     host: IpAddr,
     name: Arc<str>,
     /// Where to stop; `None` for never.
@@ -233,14 +257,14 @@ impl Reading {
     /// Reads the next page; at the end of the log begins to follow.
     async fn stored(&mut self) {
         let turn = long::wait().await;
-        match self.events.send(ReadLog { from: Some(self.from), events: PAGE }).await {
-            Err(_) => self.close("the scheduler is shutting down"),
-            Ok(Err(error)) => self.close(&error.to_string()),
-            Ok(Ok(page)) if page.pieces.is_empty() => {
+        match self.log.read(Some(self.from), PAGE).await {
+            Err(None) => self.close("the scheduler is shutting down"),
+            Err(Some(error)) => self.close(&error.to_string()),
+            Ok(page) if page.pieces.is_empty() => {
                 drop(turn);
                 self.follow().await;
             }
-            Ok(Ok(page)) => {
+            Ok(page) => {
                 self.page(page, &turn).await;
                 if self.ready.is_empty() && self.said.elapsed() >= SILENCE {
                     self.push(Bytes::from_static(b"\n"));
@@ -250,8 +274,7 @@ impl Reading {
     }
 
     async fn follow(&mut self) {
-        let (host, name, from) = (self.host, self.name.clone(), Some(self.from));
-        match self.events.send(FollowLog { host, name, from, again: self.again }).await {
+        match self.log.follow(self.host, self.name.clone(), self.from, self.again).await {
             Err(_) => self.close("the scheduler is shutting down"),
             // More has come, and gone from memory, since the last page was read.
             Ok(Err(FollowError::Behind)) => {}
@@ -272,6 +295,18 @@ impl Reading {
         match tokio::time::timeout(SILENCE, reader.next()).await {
             Err(_) => self.push(Bytes::from_static(b"\n")),
             Ok(Ok(batch)) => {
+                match batch.slice().part(self.from, usize::MAX) {
+                    Some(part) if part.len() == batch.len() && part.first() == self.from => {}
+                    // What is between is read first: a log that is applied by this server does not always go on.
+                    Some(part) if part.first() > self.from => return,
+                    // Or begins with what there was.
+                    part => {
+                        self.from = part.as_ref().map_or(self.from, EventSlice::end);
+                        self.pieces.extend(part.map(EventPiece::Events));
+                        self.reader = Some(reader);
+                        return;
+                    }
+                }
                 self.from = batch.slice().end();
                 if self.left.is_none() && self.filter.is_empty() {
                     let lines = batch.lines(LineForm::Numbered, numbered);

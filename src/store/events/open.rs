@@ -13,6 +13,7 @@ use super::{
     clock::Believed,
     frame,
     mark::{AHEAD, Found, Left, Mark},
+    numbers::{Numbers, Row},
     reader::Reader,
     segment::{self, HEADER, Header, Segment, Shared, Start, UNKNOWN},
     writer::{Ends, Writer},
@@ -35,6 +36,8 @@ pub struct Opened {
     pub next: u64,
     /// Ids that a crash or damage has left without events. To be written before anything else.
     pub gap: Option<EventGap>,
+    /// What is known of the ids in the logs of resource managers.
+    pub numbers: Vec<Row>,
     /// When the process that wrote last was last alive, and that it did not close the store; `None` where there was none.
     pub before: Option<(Nanos, bool)>,
 }
@@ -121,6 +124,7 @@ pub fn open(directory: &Path, limits: Limits, clock: Clock) -> Result<Opened, Op
         }
     }
     let (mut mark, found) = Mark::open(directory).map_err(failed("open the mark", &directory.join("mark")))?;
+    let (file, numbers) = Numbers::open(directory).map_err(failed("read the numbers", &directory.join("numbers")))?;
     let (next, reason) = resume_at(end, &found, segments.is_empty(), &mark.path().display());
     let left = if let Found::Whole(left) = found { Some(left) } else { None };
     let before = (!segments.is_empty()).then(|| match left {
@@ -156,13 +160,13 @@ pub fn open(directory: &Path, limits: Limits, clock: Clock) -> Result<Opened, Op
     let shared = Arc::new(Shared::default());
     shared.set(segments.into_iter().map(Arc::new).collect());
     let ends = Ends { next: end, events, newest };
-    let mut writer = Writer::new(directory.to_owned(), limits, shared.clone(), active, ends, (mark, believed));
+    let mut writer = Writer::new(directory.to_owned(), limits, shared.clone(), active, ends, (mark, believed), file);
     writer.reserve(next).map_err(|error| OpenError::Io {
         action: error.action,
         path: error.path,
         source: io::Error::new(error.source.kind(), error.source),
     })?;
-    Ok(Opened { writer, reader: Reader::new(shared), next, gap, before })
+    Ok(Opened { writer, reader: Reader::new(shared), next, gap, numbers, before })
 }
 
 /// Where numbering goes on behind the events that end before `end`, and why not there.

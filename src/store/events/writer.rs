@@ -13,6 +13,7 @@ use super::{
     codec::Encoder,
     frame::{HEAD, Head, Kind},
     mark::Mark,
+    numbers::{Numbers, Row},
     point,
     segment::{self, HEADER, Segment, Shared, Start},
 };
@@ -76,6 +77,7 @@ pub struct Writer {
     /// What was written before is flushed elsewhere, perhaps still (see [`Unsynced`]).
     lent: bool,
     mark: Mark,
+    numbers: Numbers,
     encoder: Encoder,
     frame: Vec<u8>,
     /// What is used at `next`.
@@ -94,6 +96,7 @@ impl Writer {
         file: Option<File>,
         ends: Ends,
         (mark, believed): (Mark, Believed),
+        numbers: Numbers,
     ) -> Writer {
         Writer {
             directory,
@@ -108,6 +111,7 @@ impl Writer {
             unsynced: false,
             lent: false,
             mark,
+            numbers,
             encoder: Encoder::default(),
             frame: Vec::new(),
             usage: Usage::default(),
@@ -151,6 +155,18 @@ impl Writer {
     /// When the mark cannot be written.
     pub fn alive(&mut self, now: Nanos) -> Result<(), WriteError> {
         self.mark.alive(now).map_err(failed("write", self.mark.path()))
+    }
+
+    /// Notes ids in the logs of resource managers, or these instead of all; before the events that have them.
+    ///
+    /// # Errors
+    /// They are to be noted again.
+    pub fn note(&mut self, rows: &[Row], instead: bool) -> Result<(), WriteError> {
+        if rows.is_empty() && !instead {
+            return Ok(());
+        }
+        let noted = self.numbers.write(rows, instead);
+        noted.map_err(failed("write", self.numbers.path()))
     }
 
     /// The number of the last point that was written.
@@ -229,7 +245,9 @@ impl Writer {
         if !self.unsynced && !again {
             return Ok(None);
         }
-        let mut files = Vec::with_capacity(2);
+        let mut files = Vec::with_capacity(3);
+        let numbers = self.numbers.path().to_owned();
+        files.extend(self.numbers.unsynced().map_err(failed("flush", &numbers))?.map(|file| (file, numbers)));
         if let (Some(file), Some(last)) = (&self.file, self.shared.list().last()) {
             files.push((file.try_clone().map_err(failed("flush", &last.path))?, last.path.clone()));
         }

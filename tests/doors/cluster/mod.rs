@@ -7,6 +7,7 @@ mod carry;
 mod clients;
 mod config;
 mod drain;
+mod events;
 mod faults;
 mod journal;
 mod members;

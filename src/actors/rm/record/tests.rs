@@ -25,6 +25,7 @@ async fn the_record_of_a_partition_is_read_as_it_was_written() {
         beginning,
         steps: vec![1, 2, 3],
         digest: u64::MAX - 7,
+        events: 0,
         took: Duration::ZERO,
         last,
         permits: Vec::new(),

@@ -128,10 +128,10 @@ mod tests {
         let elsewhere = |event: Event| Event { partition: "[rm-1]other".into(), ..event };
         events.push(elsewhere(event(9, Change::Add, Detail::AppAlloc)));
         events.push(elsewhere(event(9, Change::Remove, Detail::AllocCancel)));
-        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: events.clone(), traced: Vec::new() });
+        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: events.clone(), traced: Vec::new(), first: None });
         assert_eq!(histories.of(&actor, &partition).await.ended(), 5);
         assert_eq!(histories.of(&actor, &partition).await.ended(), 5, "nothing is new");
-        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: events.clone(), traced: Vec::new() });
+        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: events.clone(), traced: Vec::new(), first: None });
         assert_eq!(histories.of(&actor, &partition).await.ended(), 10);
         // A kill leaves more ids without events than are read at first.
         let (actor, _directories) = after_a_kill(events).await;

@@ -392,7 +392,7 @@ mod tests {
         use crate::{actors::event::testing::after_a_kill, messages::event::Publish};
 
         let actor = EventActor::default().start();
-        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: events(), traced: Vec::new() });
+        actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: events(), traced: Vec::new(), first: None });
         let subject = Subject { since: Nanos::from_secs(1), ..subject() };
         let timeline = timeline(&actor, &subject).await;
         let told: Vec<(&str, u64)> = timeline.rows.iter().map(|row| (&*row.text, row.count)).collect();

@@ -2,10 +2,11 @@
 
 use actix::Addr;
 
+use super::log::Log;
 use crate::{
     actors::event::EventActor,
     domain::event_block::{EventGap, EventPiece},
-    messages::event::{EventStatus, FindGap, GetEventStatus, ReadError, ReadLog},
+    messages::event::{EventStatus, FindGap, ReadError},
 };
 
 /// Ids of one step.
@@ -15,7 +16,7 @@ const LEAST: u64 = 256;
 
 /// A place in the log from which it is read backwards.
 pub struct Back {
-    events: Addr<EventActor>,
+    log: Log,
     lowest: u64,
     end: u64,
     looked: u64,
@@ -23,14 +24,15 @@ pub struct Back {
 
 impl Back {
     /// Back from an id to another one.
-    pub fn new(events: &Addr<EventActor>, lowest: u64, end: u64) -> Back {
-        Back { events: events.clone(), lowest, end, looked: 0 }
+    pub fn new(log: Log, lowest: u64, end: u64) -> Back {
+        Back { log, lowest, end, looked: 0 }
     }
 
     /// Back from the end of the log to its beginning; `None` while the server stops.
     pub async fn from_end(events: &Addr<EventActor>) -> Option<Back> {
-        let status = events.send(GetEventStatus).await.ok()?;
-        Some(Back::new(events, lowest(&status), status.next))
+        let log = Log::of_server(events);
+        let (lowest, next) = log.extent().await.ok()?;
+        Some(Back::new(log, lowest, next))
     }
 
     /// Everything from here on was looked at.
@@ -55,15 +57,14 @@ impl Back {
         let mut pieces = Vec::new();
         let mut at = from;
         while at < self.end {
-            let read = ReadLog { from: Some(at), events: (self.end - at) as usize };
-            let page = self.events.send(read).await.map_err(|_| None)?.map_err(Some)?;
+            let page = self.log.read(Some(at), (self.end - at) as usize).await?;
             let Some(reached) = page.pieces.last().map(EventPiece::end) else { break };
             pieces.extend(page.pieces.into_iter().filter_map(|piece| before(piece, self.end)));
             at = reached;
         }
         if let Some(EventPiece::Gap(gap)) = pieces.first_mut() {
             // It may begin long before.
-            let whole = self.events.send(FindGap { at: gap.from }).await.map_err(|_| None)?.map_err(Some)?;
+            let whole = self.log.gap(gap.from).await?;
             from = whole.map_or(gap.from, |whole| whole.start.min(gap.from)).max(self.lowest);
             gap.from = from;
         }

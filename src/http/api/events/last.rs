@@ -2,22 +2,15 @@
 
 use std::sync::Arc;
 
-use actix::Addr;
 use bytes::Bytes;
 
-use super::{
-    Filter,
-    back::{Back, lowest},
-    gap_line, problem, stopping,
-};
+use super::{Filter, back::Back, failed, gap_line, log::Log};
 use crate::{
-    actors::event::EventActor,
     domain::{
         event_block::{EventGap, EventPiece, EventSlice},
         types::Nanos,
     },
     http::{long, problem::Problem, ws_v1::events::records::Encoder},
-    messages::event::{FindInLog, GetEventStatus, ReadLog},
 };
 
 /// Events that are asked for at a time.
@@ -31,29 +24,28 @@ const LOOKED_AT: u64 = 1 << 18;
 /// # Errors
 /// As [`super::events`].
 pub async fn last(
-    events: &Addr<EventActor>,
+    log: &mut Log,
     filter: &Arc<Filter>,
     before: Option<u64>,
     count: usize,
 ) -> Result<Vec<Bytes>, Problem> {
-    let status = events.send(GetEventStatus).await.map_err(|_| stopping())?;
-    let mut lowest = lowest(&status);
+    let (mut lowest, upto) = log.extent().await.map_err(failed)?;
     if let Some(since) = filter.since {
-        lowest = lowest.max(find(events, since).await?);
+        lowest = lowest.max(log.find(since).await.map_err(failed)?);
     }
-    let mut end = before.unwrap_or(status.next).min(status.next);
+    let mut end = before.unwrap_or(upto).min(upto);
     if let Some(until) = filter.until {
         let _turn = long::wait().await;
-        end = end.min(after(events, filter, until, status.next).await?);
+        end = end.min(after(log, filter, until, upto).await?);
     }
     let next = end.max(lowest);
-    let mut back = Back::new(events, lowest, end);
+    let mut back = Back::new(log.clone(), lowest, end);
     // The latest step first, each in its order.
     let mut steps: Vec<Vec<Found>> = Vec::new();
     let mut found = 0;
     while found < count && back.looked() < LOOKED_AT {
         let turn = long::wait().await;
-        let step = back.step().await.map_err(|error| error.map_or_else(stopping, problem))?;
+        let step = back.step().await.map_err(failed)?;
         let Some(pieces) = step else { break };
         let step = turn.make({
             let filter = filter.clone();
@@ -115,16 +107,11 @@ fn join(all: &mut Vec<Found>, next: Found) {
     }
 }
 
-async fn find(events: &Addr<EventActor>, at: Nanos) -> Result<u64, Problem> {
-    events.send(FindInLog { at }).await.map_err(|_| stopping())?.map_err(problem)
-}
-
 /// An id that no event of this time or earlier comes after. To be looked for in a turn.
-pub async fn after(events: &Addr<EventActor>, filter: &Filter, until: Nanos, next: u64) -> Result<u64, Problem> {
-    let mut from = find(events, until).await?;
+pub async fn after(log: &mut Log, filter: &Filter, until: Nanos, next: u64) -> Result<u64, Problem> {
+    let mut from = log.find(until).await.map_err(failed)?;
     while from < next {
-        let page = events.send(ReadLog { from: Some(from), events: PAGE }).await;
-        let page = page.map_err(|_| stopping())?.map_err(problem)?;
+        let page = log.read(Some(from), PAGE).await.map_err(failed)?;
         for piece in &page.pieces {
             if let EventPiece::Events(slice) = piece
                 && let Some(at) = slice.events().iter().position(|event| filter.is_over(event))

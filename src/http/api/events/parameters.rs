@@ -31,6 +31,8 @@ pub struct Wanted {
     pub before: Option<u64>,
     /// New events too, for ever.
     pub follow: bool,
+    /// Those of the log of this resource manager, by its ids.
+    pub rm: Option<String>,
     /// Which events.
     pub filter: Filter,
 }
@@ -90,7 +92,7 @@ impl Wanted {
     }
 
     fn read_at(request: &HttpRequest, now: Nanos) -> Result<Wanted, Problem> {
-        let known = ["from", "count", "last", "before", "follow", "object", "children", "type", "since", "until"];
+        let known = ["from", "count", "last", "before", "follow", "object", "children", "type", "since", "until", "rm"];
         let given = query::read(request.query_string(), &known, &["type"])?;
         let moment = |field| one(&given, field).map(|text| time::moment(field, text, now)).transpose();
         let wanted = Wanted {
@@ -99,6 +101,7 @@ impl Wanted {
             last: one(&given, "last").map(last).transpose()?,
             before: one(&given, "before").map(|text| number("before", text)).transpose()?,
             follow: flag(&given, "follow")?,
+            rm: one(&given, "rm").map(str::to_owned),
             filter: Filter {
                 object: one(&given, "object").map(str::to_owned),
                 children: flag(&given, "children")?,
@@ -195,6 +198,7 @@ mod tests {
             last: None,
             before: None,
             follow: true,
+            rm: Some("rm-1".into()),
             filter: Filter {
                 object: Some("root.a b".into()),
                 children: true,
@@ -203,8 +207,7 @@ mod tests {
                 until: None,
             },
         };
-        let query =
-            "?from=0&count=7&follow=true&object=root.a%20b&children=true&type=app,USERGROUP&type=Node&since=1m30s";
+        let query = "?rm=rm-1&from=0&count=7&follow=true&object=root.a%20b&children=true&type=app,USERGROUP&type=Node&since=1m30s";
         assert_eq!(read(query), Ok(wanted));
         let since = read("?since=1970-01-02T00:00:00.5%2B01:00").unwrap().filter.since;
         assert_eq!(since, Some(Nanos::from_millis(23 * 3_600_000 + 500)));

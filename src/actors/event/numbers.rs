@@ -1,0 +1,295 @@
+//! Where the events of a resource manager are by the ids that its log gives them (see [`crate::messages::event`]): ranges of
+//! the server's log in which they are counted. A range begins where counting on from the one before would be wrong, and now
+//! and then, so that not much has to be counted. One that begins with an id that was there before takes the place of what was
+//! from that id on: a log that is applied once more gives the same events again, and one that was set back has others.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::{
+    domain::event::Event,
+    messages::event::{Look, NumberRange as Range, Numbered},
+    store::events::numbers::Row,
+};
+
+/// Events that are counted at most.
+const EACH: u64 = 1_024;
+/// Lines that are no longer needed before the file is written anew.
+const OLD: usize = 1_024;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Numbers {
+    of: HashMap<Arc<str>, Known>,
+    /// Events that were there before are not taken again.
+    once: bool,
+    /// Ranges that began before this are over.
+    round: u64,
+    unwritten: Vec<Row>,
+    /// In the file.
+    written: usize,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    ranges: Vec<Range>,
+    /// `None`: it may begin anew.
+    next: Option<u64>,
+    /// Events of the last range; `None`: it is over.
+    counted: Option<u64>,
+    round: u64,
+}
+
+impl Known {
+    fn begin(&mut self, id: u64, at: u64) {
+        self.end(at);
+        while self.ranges.last().is_some_and(|last| last.id >= id) {
+            self.ranges.pop();
+        }
+        self.ranges.push(Range { id, at, until: None });
+        self.counted = Some(0);
+    }
+
+    fn end(&mut self, at: u64) {
+        if let Some(last) = self.ranges.last_mut() {
+            last.until.get_or_insert(at);
+        }
+        self.counted = None;
+    }
+}
+
+impl Numbers {
+    /// As the process before left it, in a log that goes on with this id.
+    pub fn of(rows: Vec<Row>, next: u64) -> Numbers {
+        let mut numbers = Numbers { written: rows.len(), ..Numbers::default() };
+        for Row { rm, id, at } in rows.into_iter().filter(|row| row.at <= next) {
+            let known = numbers.of.entry(rm).or_default();
+            match id {
+                Some(id) => known.begin(id, at),
+                None => known.end(at),
+            }
+        }
+        numbers.of.values_mut().for_each(|known| known.end(next));
+        numbers
+    }
+
+    /// Events that were there before come again, and are not taken.
+    pub fn once(self) -> Numbers {
+        Numbers { once: true, ..self }
+    }
+
+    /// This is the next id of a resource manager; `None`: that is to be seen.
+    pub fn stands(&mut self, rm: &Arc<str>, next: Option<u64>) {
+        let once = self.once;
+        let known = self.of.entry(rm.clone()).or_default();
+        let before = known.next;
+        known.next = if once { next.map(|next| next.max(before.unwrap_or(0))) } else { next };
+        if known.next != before {
+            known.counted = None;
+        }
+    }
+
+    /// What of these events is new, and the id of the first of that.
+    pub fn new_of(&self, rm: &Arc<str>, first: Option<u64>, mut events: Vec<Event>) -> (Option<u64>, Vec<Event>) {
+        let next = self.of.get(rm).and_then(|known| known.next).filter(|_| self.once);
+        match first.zip(next) {
+            Some((first, next)) if first < next => {
+                let known = usize::try_from(next - first).unwrap_or(usize::MAX).min(events.len());
+                events.drain(..known);
+                (Some(next), events)
+            }
+            _ => (first, events),
+        }
+    }
+
+    /// So many events, the first with this id, are in the log of the server from this place on.
+    pub fn note(&mut self, rm: &Arc<str>, first: Option<u64>, count: u64, at: u64) {
+        let Some(first) = first else {
+            if let Some(known) = self.of.get_mut(rm)
+                && known.counted.is_some()
+            {
+                known.end(at);
+                self.unwritten.push(Row { rm: rm.clone(), id: None, at });
+            }
+            return;
+        };
+        if !self.of.contains_key(rm) {
+            self.of.insert(rm.clone(), Known::default());
+        }
+        let Some(known) = self.of.get_mut(rm) else { return };
+        let goes_on = known.next == Some(first) && known.round == self.round;
+        if !(goes_on && known.counted.is_some_and(|counted| counted < EACH)) {
+            known.begin(first, at);
+            known.round = self.round;
+            self.unwritten.push(Row { rm: rm.clone(), id: Some(first), at });
+        }
+        known.next = Some(first + count);
+        known.counted = known.counted.map(|counted| counted + count);
+    }
+
+    /// These events are in the log of no server.
+    pub fn missed(&mut self, rm: &Arc<str>, first: Option<u64>, count: u64) {
+        if let Some(first) = first {
+            self.stands(rm, Some(first + count));
+        }
+    }
+
+    /// Some events were lost, of whichever resource manager.
+    pub fn lost(&mut self) {
+        self.round += 1;
+    }
+
+    /// What is not in the file yet.
+    pub fn unwritten(&mut self) -> Vec<Row> {
+        self.written += self.unwritten.len();
+        std::mem::take(&mut self.unwritten)
+    }
+
+    /// What is before this place in the log of the server is gone. Gives what the file should have instead of what it has.
+    pub fn prune(&mut self, lowest: u64) -> Option<Vec<Row>> {
+        self.of.retain(|_, known| {
+            known.ranges.drain(..known.ranges.partition_point(|range| range.at < lowest));
+            // What comes next is counted from where it is.
+            known.counted = known.counted.filter(|_| !known.ranges.is_empty());
+            known.next.is_some() || !known.ranges.is_empty()
+        });
+        let needed: usize = self.of.values().map(|known| known.ranges.len()).sum();
+        if self.written < OLD + 4 * needed {
+            return None;
+        }
+        let mut rows = Vec::with_capacity(needed);
+        for (rm, known) in &self.of {
+            let begins = known.ranges.iter().skip(1).map(|range| Some(range.at)).chain([None]);
+            for (range, begins) in known.ranges.iter().zip(begins) {
+                rows.push(Row { rm: rm.clone(), id: Some(range.id), at: range.at });
+                let ends = range.until.filter(|until| Some(*until) != begins);
+                rows.extend(ends.map(|at| Row { rm: rm.clone(), id: None, at }));
+            }
+        }
+        self.unwritten.clear();
+        self.written = rows.len();
+        Some(rows)
+    }
+
+    /// The next id of a resource manager.
+    pub fn next(&self, rm: &str) -> Option<u64> {
+        self.of.get(rm)?.next
+    }
+
+    /// Looks for an event, in a log whose lowest id is this one.
+    pub fn find(&self, rm: &str, look: Look, lowest: u64) -> Option<Numbered> {
+        let known = self.of.get(rm)?;
+        let next = known.next?;
+        // Of a log that was set back, what is beyond its end is gone.
+        let kept = known.ranges.partition_point(|range| range.at < lowest)
+            ..known.ranges.partition_point(|range| range.id < next);
+        let kept = known.ranges.get(kept).unwrap_or_default();
+        let lowest = kept.first().map_or(next, |range| range.id);
+        let from = match look {
+            Look::Lowest => lowest,
+            Look::Id(id) => id,
+            Look::Place(at) => {
+                let before = kept[..kept.partition_point(|range| range.at <= at)].last();
+                before.map_or(lowest, |range| range.id)
+            }
+        };
+        let behind = kept.partition_point(|range| range.id <= from);
+        let range = kept[..behind].last().filter(|_| from < next).copied();
+        let then = kept.get(behind).map_or(next, |range| range.id);
+        Some(Numbered { lowest, next, from, range, then })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actors::event::testing::events;
+
+    fn rm() -> Arc<str> {
+        "rm-1".into()
+    }
+
+    fn found(numbers: &Numbers, id: u64) -> (Option<(u64, u64, Option<u64>)>, u64) {
+        let found = numbers.find("rm-1", Look::Id(id), 0).expect("known");
+        (found.range.map(|range| (range.id, range.at, range.until)), found.then)
+    }
+
+    #[test]
+    fn a_range_goes_on_while_events_follow_each_other() {
+        let mut numbers = Numbers::default();
+        assert_eq!(numbers.find("rm-1", Look::Lowest, 0), None);
+        numbers.note(&rm(), Some(0), 5, 100);
+        numbers.note(&"rm-2".into(), Some(0), 7, 105);
+        numbers.note(&rm(), Some(5), 5, 112);
+        assert_eq!((numbers.next("rm-1"), numbers.unwritten().len()), (Some(10), 2));
+        assert_eq!(found(&numbers, 7), (Some((0, 100, None)), 10));
+        // No record tells of some; others were lost, here or before they came.
+        numbers.note(&rm(), None, 3, 117);
+        numbers.note(&rm(), None, 3, 120);
+        numbers.note(&rm(), Some(10), 2, 123);
+        numbers.lost();
+        numbers.note(&rm(), Some(12), 2, 130);
+        numbers.note(&rm(), Some(20), 2, 132);
+        assert_eq!(found(&numbers, 9), (Some((0, 100, Some(117))), 10));
+        assert_eq!(found(&numbers, 11), (Some((10, 123, Some(130))), 12));
+        assert_eq!(found(&numbers, 14), (Some((12, 130, Some(132))), 20));
+        assert_eq!(found(&numbers, 21), (Some((20, 132, None)), 22));
+        assert_eq!(found(&numbers, 22), (None, 22));
+        // The next process finds the same, and counts on from none of them.
+        let rows = numbers.unwritten();
+        assert_eq!(rows.len(), 4);
+        let mut before = vec![Row { rm: rm(), id: Some(0), at: 100 }];
+        before.extend(rows);
+        let mut numbers = Numbers::of(before, 140);
+        assert_eq!(numbers.find("rm-1", Look::Lowest, 0), None, "its log says how far it is");
+        numbers.stands(&rm(), Some(24));
+        assert_eq!(found(&numbers, 21), (Some((20, 132, Some(140))), 24));
+        numbers.note(&rm(), Some(24), 1, 140);
+        assert_eq!(found(&numbers, 24), (Some((24, 140, None)), 25));
+    }
+
+    #[test]
+    fn what_comes_again_is_left_out_or_takes_the_place_of_what_was() {
+        let mut numbers = Numbers::default().once();
+        numbers.note(&rm(), Some(0), 10, 0);
+        let (first, new) = numbers.new_of(&rm(), Some(4), events(4..12));
+        assert_eq!((first, new.len(), new[0].at.0), (Some(10), 2, 10));
+        assert!(numbers.new_of(&rm(), Some(4), events(4..8)).1.is_empty());
+        numbers.note(&rm(), first, 2, 10);
+        assert_eq!(found(&numbers, 11), (Some((0, 0, None)), 12));
+        numbers.stands(&rm(), Some(7));
+        assert_eq!(numbers.next("rm-1"), Some(12), "it is read once more");
+        // It begins anew.
+        numbers.stands(&rm(), None);
+        assert_eq!(numbers.find("rm-1", Look::Lowest, 0), None);
+        numbers.stands(&rm(), Some(5));
+        assert_eq!(found(&numbers, 4), (Some((0, 0, None)), 5));
+        assert_eq!(found(&numbers, 5), (None, 5));
+        assert_eq!(numbers.new_of(&rm(), Some(5), events(0..3)).1.len(), 3);
+        numbers.note(&rm(), Some(5), 3, 12);
+        assert_eq!(found(&numbers, 4), (Some((0, 0, Some(12))), 5));
+        assert_eq!(found(&numbers, 7), (Some((5, 12, None)), 8));
+    }
+
+    #[test]
+    fn what_is_gone_needs_no_line() {
+        let mut numbers = Numbers::default();
+        for nth in 0..3_000 {
+            numbers.note(&rm(), Some(nth * EACH), EACH, nth * EACH);
+        }
+        numbers.note(&rm(), None, 1, 3_000 * EACH);
+        numbers.unwritten();
+        assert_eq!(numbers.prune(0), None);
+        let rows = numbers.prune(2_999 * EACH).expect("most are gone");
+        let left = [(Some(2_999 * EACH), 2_999 * EACH), (None, 3_000 * EACH)];
+        assert_eq!(rows, left.map(|(id, at)| Row { rm: rm(), id, at }));
+        assert_eq!(numbers.find("rm-1", Look::Id(0), 0).map(|found| found.then), Some(2_999 * EACH));
+        assert_eq!(numbers.find("rm-1", Look::Place(u64::MAX), 0).map(|found| found.from), Some(2_999 * EACH));
+        assert_eq!(numbers.find("rm-1", Look::Lowest, 3_000 * EACH).map(|found| found.from), Some(3_000 * EACH));
+        // The range of one that does little goes as a whole, while it goes on.
+        numbers.note(&rm(), Some(3_000 * EACH), 1, 4_000 * EACH);
+        numbers.prune(5_000 * EACH);
+        numbers.note(&rm(), Some(3_000 * EACH + 1), 1, 5_000 * EACH);
+        assert_eq!(found(&numbers, 3_000 * EACH), (None, 3_000 * EACH + 1));
+        assert!(found(&numbers, 3_000 * EACH + 1).0.is_some());
+    }
+}

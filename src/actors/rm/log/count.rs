@@ -1,0 +1,45 @@
+//! Events have ids in the log of their resource manager: they are counted over its records, in their order. Whoever applies the
+//! records makes the same events, and so counts the same.
+
+use super::{RmActor, RmLog};
+use crate::{
+    actors::rm::record::{self, kind},
+    domain::types::Nanos,
+    messages::{event::Publish, recorded::Entry},
+};
+
+impl RmLog {
+    /// Counts the events of the record that was added last.
+    pub(super) fn count(&mut self, entry: &Entry) {
+        if entry.events > 0 {
+            entry.outlet.number(entry.number, self.events);
+            self.events += entry.events;
+        }
+    }
+
+    /// Says in the log how many events there were before: no record has.
+    pub fn begin_counting(&mut self, at: Nanos) {
+        self.append(kind::COUNTED, at, &record::json(&self.events));
+    }
+
+    /// What waits for records leaves in their order: with the ids that they gave it, or without, where it is not known
+    /// whether they will be written.
+    pub fn let_out(&mut self, numbered: bool) {
+        for (outlet, number) in self.waiting.iter_mut().filter_map(|due| due.outlet.take()) {
+            if numbered {
+                outlet.release(number);
+            } else {
+                outlet.give_up(number);
+            }
+        }
+    }
+}
+
+impl RmActor {
+    /// Readers learn how many events there are.
+    pub(in crate::actors::rm) fn tell_events(&self) {
+        if let Some(log) = &self.log {
+            self.topology.numbering().publish(Publish::numbered(&self.id, log.events, Vec::new()));
+        }
+    }
+}

@@ -448,6 +448,9 @@ impl Replay {
             }
             kind::ENDED => {
                 let ended: Ended = record::read_json(record.payload)?;
+                if ended.lost {
+                    self.begins_anew();
+                }
                 self.counted(ended.events);
                 self.ended = Some(ended);
                 self.session = None;

@@ -67,7 +67,10 @@ impl RmActor {
         let Some(log) = &mut self.log else { return session };
         session.buffer.hold_back();
         log.begin_session(&session.registration(log.sync), self.clock.now());
-        self.tell_events();
+        if log.events == 0 {
+            // Else that is known, and what came before may be on its way.
+            self.tell_events();
+        }
         session
     }
 
@@ -97,6 +100,9 @@ impl RmActor {
         let (home, is_far) = (self.home(&logs), self.far.is_some());
         let mut log = RmLog::new(logs.clone(), home, &self.id, logs.sync, last + 1, at);
         log.events = events.unwrap_or(0);
+        if events.is_none() {
+            self.topology.begins_anew(&self.id);
+        }
         match state {
             State::Nothing => {}
             State::Ended(why) => {

@@ -111,6 +111,7 @@ impl Manager {
             // What could not be read may be gone.
             Role::Broken(_) if let_go && self.leaving.is_none() => {
                 let head = known.head.clone();
+                self.topology.begins_anew(&head.rm);
                 let role = self.role_of(&head, at);
                 self.become_role(&name, role);
             }

@@ -44,6 +44,11 @@ impl Replay {
         events.iter().for_each(|next| self.tell_next(*next));
     }
 
+    /// What came before is lost, and what follows is counted from 0.
+    pub(super) fn begins_anew(&self) {
+        self.listener.iter().for_each(|listener| _ = listener.to.publish(Publish::forgotten(&listener.rm)));
+    }
+
     fn tell_next(&self, next: u64) {
         self.listener.iter().for_each(|listener| listener.tell(next, Vec::new()));
     }
@@ -96,12 +101,12 @@ mod tests {
 
     const CONFIG: &str = "partitions: [{name: default, queues: [{name: root}]}]";
 
-    /// What is heard of events: the first id of each batch, and how many there are.
+    /// What is heard of events: the first id of each batch, the greatest number for none, and how many there are.
     fn listener() -> (Listener, impl Fn() -> Vec<(u64, u64)>) {
         let all = Arc::new(Mutex::new(Vec::new()));
         let to = all.clone();
         let publisher = Publisher::new(move |events: Publish| {
-            to.lock().unwrap().push((events.first.unwrap(), events.events.len() as u64));
+            to.lock().unwrap().push((events.first.unwrap_or(u64::MAX), events.events.len() as u64));
             0
         });
         (Listener { rm: "rm-1".into(), to: publisher }, move || std::mem::take(&mut *all.lock().unwrap()))
@@ -174,5 +179,9 @@ mod tests {
         take(&mut replay, kind::PARTITION, &records[0]);
         assert_eq!(heard(), [(all, 0), (all, 0), (all, counts[0])]);
         assert_eq!(replay.events, Some(all + counts[0]));
+        // The log was lost: the next begins with 0, whatever there was.
+        let lost = Ended { epoch: 2, why: "".into(), lost: true, events: Some(0) };
+        take(&mut replay, kind::ENDED, &record::json(&lost));
+        assert_eq!(heard(), [(u64::MAX, 0), (0, 0)]);
     }
 }

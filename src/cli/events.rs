@@ -262,13 +262,14 @@ async fn read(wanted: &mut EventsArgs, out: &mut impl Write) -> Result<Found, Er
     Err(Error::Lost(format!("{}: the connection ended", wanted.server)))
 }
 
-/// Asks the server. Another one than before is asked again, for what it has of the same time.
+/// Asks the server. Another one than before is asked again, for what it has of the same time: but for the ids of a resource
+/// manager's log, which are the same everywhere.
 async fn open(wanted: &mut EventsArgs, url: impl Fn(&EventsArgs) -> String) -> Result<Answer, Error> {
     let client = Client::new(wanted.server.trim_end_matches('/'), &wanted.trust).map_err(Error::Refused)?;
     let answer = loop {
         let answer = client.send(Method::GET, &url(wanted), None).await;
         let answer = answer.map_err(|error: Failed| Error::Lost(error.of_server(&wanted.server)))?;
-        if !wanted.place.moves_to(client.answered()) {
+        if wanted.rm.is_some() || !wanted.place.moves_to(client.answered()) {
             break answer;
         }
         wanted.from = None;
@@ -295,7 +296,7 @@ fn line(wanted: &mut EventsArgs, bytes: &[u8], out: &mut impl Write) -> Result<b
     if line.next.is_some() {
         return Ok(true);
     }
-    if let Some(id) = line.id.filter(|_| wanted.follow)
+    if let Some(id) = line.id.filter(|_| wanted.follow && wanted.rm.is_none())
         && !wanted.place.is_new(bytes, line.time())
     {
         wanted.from = Some(id + 1);

@@ -245,6 +245,14 @@ pub async fn ask(server: &Server, keys: &[&str]) {
     crate::wired::rig::asks(server, "app", keys, 1).await;
 }
 
+/// Asks for one unit until that is taken: etcd may be away for a moment.
+pub async fn ask_until_taken(server: &Server, key: &str) {
+    let body = json!({"allocations": [{"allocationKey": key, "applicationID": "app", "partitionName": "default",
+        "resourcePerAlloc": {"resources": {"memory": {"value": 1}}}}]});
+    let taken = async || server.send("POST", "/si/v1/rm/rm-1/allocations", &body).await.0;
+    common::answer("an ask", taken, |status| *status == 202).await;
+}
+
 /// Waits until this server knows that another one leads `rm-1`.
 pub async fn follows(server: &Server) {
     let ask = async || server.get("/si/v1/rm/rm-1").await.0;

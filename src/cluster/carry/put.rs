@@ -167,5 +167,5 @@ impl Put {
 }
 
 fn lost() -> String {
-    "etcd was not listener of for too long, or it registered at a server of the cluster meanwhile".to_owned()
+    "etcd was not heard of for too long, or it registered at a server of the cluster meanwhile".to_owned()
 }

@@ -33,7 +33,7 @@ use crate::{
         Partition,
         command::Command,
         conf::Resolver,
-        effect::{Callback, Effect, Released, TurnEffect},
+        effect::{Callback, Effect, Released, TurnEffect, events_of},
         log::Beginning,
         types::Nanos,
     },
@@ -338,8 +338,8 @@ impl PartitionActor {
         }
         let mut items = Vec::new();
         // Most of it: made once in the size that it gets.
-        let number = self.effects.iter().filter(|effect| matches!(effect, Effect::Event(_))).count();
-        let (mut events, mut turns) = (Vec::with_capacity(number), Vec::new());
+        let number = entry.as_ref().map_or_else(|| events_of(&self.effects), |entry| entry.events);
+        let (mut events, mut turns) = (Vec::with_capacity(number as usize), Vec::new());
         let is_traced = self.traced.is_busy();
         // What was told last of the state of an application.
         let mut told = None;

@@ -1,20 +1,20 @@
 //! Where a command that follows the log of a server goes on. Ids are each server's own: at another server it goes on by time.
 
+use std::collections::HashMap;
+
 use jiff::Timestamp;
 
 use super::out;
-
-/// Lines that were printed last: when they happened, and each as it came.
-type Last = (Timestamp, Vec<Vec<u8>>);
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Place {
     /// The server that answered last; empty: none did.
     server: String,
-    last: Option<Last>,
-    /// What was printed last of the server before.
-    before: Option<Last>,
+    /// Lines that were printed last: when they happened, and each as it came.
+    last: Option<(Timestamp, Vec<Vec<u8>>)>,
+    /// What was printed last of the server before: how many lines say the same but for their ids.
+    before: Option<(Timestamp, HashMap<Option<String>, usize>)>,
 }
 
 impl Place {
@@ -24,7 +24,13 @@ impl Place {
         if before.is_empty() || before == server {
             return false;
         }
-        self.before = self.last.take().or(self.before.take());
+        if let Some((time, lines)) = self.last.take() {
+            let mut same = HashMap::new();
+            for line in lines {
+                *same.entry(without_id(&line)).or_default() += 1;
+            }
+            self.before = Some((time, same));
+        }
         let from = self.since().map_or(String::new(), |time| format!(", and what follows is from {time} on"));
         out::note(format_args!("callboard: {server} answers now: its ids are its own{from}"));
         true
@@ -41,12 +47,11 @@ impl Place {
             if at < *time {
                 return false;
             }
-            if at == *time {
-                let same = without_id(line);
-                if let Some(nth) = known.iter().position(|known| without_id(known) == same) {
-                    known.swap_remove(nth);
-                    return false;
-                }
+            if at == *time
+                && let Some(left) = known.get_mut(&without_id(line)).filter(|left| **left > 0)
+            {
+                *left -= 1;
+                return false;
             }
         }
         match &mut self.last {
@@ -57,10 +62,10 @@ impl Place {
     }
 }
 
-fn without_id(line: &[u8]) -> Option<serde_json::Value> {
+fn without_id(line: &[u8]) -> Option<String> {
     let mut value: serde_json::Value = serde_json::from_slice(line).ok()?;
     value.as_object_mut()?.remove("id");
-    Some(value)
+    Some(value.to_string())
 }
 
 #[cfg(test)]

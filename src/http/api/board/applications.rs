@@ -253,24 +253,26 @@ pub fn list<'a>(view: &'a View, wanted: &Wanted, halt: Option<&Halt>) -> ListVie
         let since = found.since();
         (since.is_none(), since, Reverse(found.app.submission))
     });
+    let matched = found.len();
+    let mut order: Vec<usize> = (0..matched).collect();
     if let Some((column, down)) = wanted.sort {
-        found.sort_by(|a, b| {
-            let order = column(a, at).cmp(&column(b, at));
+        // Once each: what an application has is a sum.
+        let cells: Vec<Cell> = found.iter().map(|found| column(found, at)).collect();
+        order.sort_by(|a, b| {
+            let order = cells[*a].cmp(&cells[*b]);
             if down { order.reverse() } else { order }
         });
     }
-    let matched = found.len();
-    let applications = found.into_iter().take(wanted.limit).map(row).collect();
+    let applications = order.into_iter().take(wanted.limit).map(|place| row(&mut found[place])).collect();
     ListView { partition: &view.shown, matched, total, applications }
 }
 
-fn row(found: Found) -> Row {
-    let since = found.since();
-    let used = found.used();
-    let asks = found.asks();
-    let Found { app, reasons, first, .. } = found;
+/// The row of an application; its reasons are taken.
+fn row<'a>(found: &mut Found<'a>) -> Row<'a> {
+    let reasons = std::mem::take(&mut found.reasons);
     let distinct: BTreeSet<&str> = reasons.iter().map(|reason| &*reason.text).collect();
     let count = distinct.len();
+    let app = found.app;
     Row {
         id: &app.id,
         queue_name: &app.queue_path,
@@ -280,11 +282,11 @@ fn row(found: Found) -> Row {
         finished: app.finished.map(time_text),
         allocations: app.placements(),
         placeholders: app.gang.placeholders - app.asked[1].count as u32,
-        used: Amounts::from(&used),
-        asks,
+        used: Amounts::from(&found.used()),
+        asks: found.asks(),
         pending: Amounts::from(&app.waiting()),
-        waiting_since: since.map(time_text),
-        reason: reasons.into_iter().nth(first),
+        waiting_since: found.since().map(time_text),
+        reason: reasons.into_iter().nth(found.first),
         reasons: count,
         message: app.rejected.as_deref(),
     }

@@ -112,10 +112,7 @@ impl Numbers {
             }
             return;
         };
-        if !self.of.contains_key(rm) {
-            self.of.insert(rm.clone(), Known::default());
-        }
-        let Some(known) = self.of.get_mut(rm) else { return };
+        let known = self.of.entry(rm.clone()).or_default();
         let goes_on = known.next == Some(first) && known.round == self.round;
         if !(goes_on && known.counted.is_some_and(|counted| counted < EACH)) {
             known.begin(first, at);

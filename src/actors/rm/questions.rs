@@ -150,7 +150,8 @@ impl Questions {
             };
             let bound = open.since + timeout + UNASKED;
             match (self.asked(id, open, held), held) {
-                (Some(asked), _) if asked + timeout <= now => {
+                (Some(asked), Some(held)) if asked + timeout <= now => {
+                    held.over(id);
                     let reason: Arc<str> = format!("the shim did not answer within {timeout:?}").into();
                     expired.late.extend(self.answer(id, AnswerBody::Single { result: Err(reason), index: 0 }));
                 }

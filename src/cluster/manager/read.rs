@@ -1,15 +1,9 @@
 //! What is in etcd when this server begins to watch it.
 
 use super::{Manager, Role};
-use crate::{
-    actors::rm::{
-        lead::{Elsewhere, unregistered},
-        standby::Show,
-    },
-    cluster::{
-        etcd::{Etcd, KeyValue, Trouble},
-        keys::{Key, Keys},
-    },
+use crate::cluster::{
+    etcd::{Etcd, KeyValue, Trouble},
+    keys::{Key, Keys},
 };
 use std::sync::Arc;
 
@@ -57,14 +51,7 @@ impl Manager {
             "etcd was restored to an earlier state: sessions go on from there, and shims that have seen more register again"
         );
         for known in std::mem::take(&mut self.known).into_values() {
-            if let Role::Leads(group) = &known.role {
-                group.depose();
-            }
-            if let Some(handle) = self.topology.find(&known.head.rm) {
-                handle.addr.do_send(Elsewhere(unregistered(&known.head.rm)));
-                handle.addr.do_send(Show(None));
-            }
-            self.topology.begins_anew(&known.head.rm);
+            self.gone(&known);
         }
     }
 

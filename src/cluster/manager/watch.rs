@@ -164,7 +164,13 @@ impl Manager {
     }
 
     pub(super) fn removed(&mut self, name: &str) {
-        let Some(known) = self.known.remove(name) else { return };
+        if let Some(known) = self.known.remove(name) {
+            self.gone(&known);
+        }
+    }
+
+    /// Nothing of its log is there any more.
+    pub(super) fn gone(&self, known: &Known) {
         if let Role::Leads(group) = &known.role {
             group.depose();
         }

@@ -75,14 +75,7 @@ impl Partition {
 
     /// The last run is over, and more than the max stays in use: nothing else will say so (EVT-04C).
     fn tell_what_stays(&mut self, queue: QueueIx, cx: &mut Cx) {
-        let row = &self.queues[queue];
-        let left = row.allocated.minus(&row.preempting);
-        let mut over = Resource::new();
-        for (kind, max) in row.max.iter().flat_map(Resource::iter) {
-            if left.amount(kind) > max {
-                over.set(kind.clone(), left.amount(kind) - max);
-            }
-        }
+        let (over, row) = (self.above_max(queue), &self.queues[queue]);
         if over.is_empty() {
             return;
         }
@@ -94,20 +87,32 @@ impl Partition {
         cx.message(EventKind::Queue, &path, &"".into(), (Change::Set, Detail::QueuePreemption), &text, max);
     }
 
+    /// What is used of a type and not on its way out already.
+    fn left(&self, queue: QueueIx, kind: &ResourceType) -> i128 {
+        let row = &self.queues[queue];
+        row.allocated.amount(kind) - row.preempting.amount(kind)
+    }
+
+    /// How much of that is above the max.
+    fn above_max(&self, queue: QueueIx) -> Resource {
+        let mut above = Resource::new();
+        for (kind, max) in self.queues[queue].max.iter().flat_map(Resource::iter) {
+            let over = self.left(queue, kind) - max;
+            if over > 0 {
+                above.set(kind.clone(), over);
+            }
+        }
+        above
+    }
+
     /// What has to go: usage that is not on its way out already, above the max, but nothing below a guarantee of the queue
     /// or of those above it (R7.43 mended: the smallest overage counts).
     fn amount_over_quota(&self, queue: QueueIx) -> Resource {
         let mut amount = Resource::new();
-        let Some(max) = &self.queues[queue].max else { return amount };
-        for (kind, max) in max.iter() {
-            let left = |q: QueueIx| {
-                let row = &self.queues[q];
-                row.allocated.amount(kind) - row.preempting.amount(kind)
-            };
-            let mut over = left(queue) - max;
+        for (kind, mut over) in self.above_max(queue).iter() {
             for q in self.path(queue) {
                 if let Some(guaranteed) = self.queues[q].guaranteed.as_ref().and_then(|g| g.get(kind)) {
-                    over = over.min(left(q) - guaranteed);
+                    over = over.min(self.left(q, kind) - guaranteed);
                 }
             }
             if over > 0 {

@@ -8,19 +8,11 @@ use serde_json::{Value, json};
 use crate::{
     cluster::{
         proxy::Proxy,
-        rig::{self, Etcd, NEVER, ask, ask_until_taken, follows, leads, session, start, start_with},
+        rig::{self, Etcd, NEVER, ask, ask_until_taken, etcdctl, follows, leads, session, start, start_with},
     },
     common,
     shim::server::Server,
 };
-
-fn etcdctl(url: &str, more: &[&str]) -> String {
-    let mut asked = Command::new("etcdctl");
-    let told =
-        asked.env("ETCDCTL_API", "3").args(["--endpoints", url]).args(more).output().expect("etcdctl comes with etcd");
-    assert!(told.status.success(), "{more:?}: {told:?}");
-    String::from_utf8(told.stdout).expect("text")
-}
 
 /// `ca.pem`, `cert.pem` and `key.pem` in a directory, for 127.0.0.1, for both sides.
 fn certificates(dir: &Path) {
@@ -325,5 +317,5 @@ async fn an_etcd_that_is_out_of_space_is_trouble_with_etcd() {
     assert_eq!(server.send("POST", "/si/v1/rm", &json!({"rmID": "rm-2"})).await.0, 503);
     etcdctl(&etcd.url(), &["alarm", "disarm"]);
     common::answer("no trouble with etcd", trouble, |trouble| trouble.is_null()).await;
-    ask(&server, &["k1"]).await;
+    ask_until_taken(&server, "k1").await;
 }

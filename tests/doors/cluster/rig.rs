@@ -116,10 +116,7 @@ impl Etcd {
 
     /// Has `etcdctl` do something.
     pub fn ctl(&self, args: &[&str]) {
-        let mut asked = Command::new("etcdctl");
-        let told = asked.env("ETCDCTL_API", "3").args(["--endpoints", &self.url()]).args(args).output();
-        let told = told.expect("etcdctl comes with etcd");
-        assert!(told.status.success(), "{args:?}: {told:?}");
+        etcdctl(&self.url(), args);
     }
 
     /// Saves a backup, as the manual says.
@@ -141,19 +138,18 @@ impl Etcd {
 
     /// Its keys, by `etcdctl`.
     pub fn keys(&self) -> Vec<String> {
-        let mut asked = Command::new("etcdctl");
-        asked.env("ETCDCTL_API", "3").args([
-            "--endpoints",
-            &self.url(),
-            "get",
-            "--prefix",
-            "/callboard/",
-            "--keys-only",
-        ]);
-        let told = asked.output().expect("etcdctl comes with etcd");
-        assert!(told.status.success(), "{told:?}");
-        String::from_utf8_lossy(&told.stdout).lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+        let told = etcdctl(&self.url(), &["get", "--prefix", "/callboard/", "--keys-only"]);
+        told.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
     }
+}
+
+/// What `etcdctl` prints. It has a minute: on a busy machine its own five seconds pass.
+pub fn etcdctl(url: &str, args: &[&str]) -> String {
+    let patient = [("ETCDCTL_API", "3"), ("ETCDCTL_COMMAND_TIMEOUT", "60s"), ("ETCDCTL_DIAL_TIMEOUT", "60s")];
+    let told = Command::new("etcdctl").envs(patient).args(["--endpoints", url]).args(args).output();
+    let told = told.expect("etcdctl comes with etcd");
+    assert!(told.status.success(), "{args:?}: {told:?}");
+    String::from_utf8(told.stdout).expect("text")
 }
 
 impl Drop for Etcd {

@@ -14,7 +14,7 @@ use std::{
 const LONGEST: usize = 700;
 
 /// What a state machine without I/O, clock and randomness has no use for.
-const NOT_IN_DOMAIN: [&str; 22] = [
+const NOT_IN_DOMAIN: [&str; 21] = [
     "actix::",
     "actix_rt::",
     "actix_web::",
@@ -26,7 +26,6 @@ const NOT_IN_DOMAIN: [&str; 22] = [
     "prost_types::",
     "rand::",
     "reqwest::",
-    "serde_json::",
     "std::env::",
     "std::fs::",
     "std::io::",

@@ -110,7 +110,7 @@ fn positive(value: &str) -> Option<Nanos> {
 }
 
 /// Decimal digits without a sign.
-fn unsigned(value: &str) -> Option<u64> {
+pub(crate) fn unsigned(value: &str) -> Option<u64> {
     value.parse().ok().filter(|_| !value.starts_with('+'))
 }
 

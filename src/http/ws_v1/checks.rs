@@ -15,9 +15,13 @@ pub fn unescape(param: &str) -> Result<String, Failure> {
     Ok(url::decode_query(param)?.into_owned())
 }
 
-/// Every part of a queue path is a queue name (CFG-020).
+/// Every part of a queue path is a queue name (CFG-020). No path at all is one that nobody has (REST 1.2).
 pub fn queue_name(path: &str) -> Result<(), Failure> {
-    if path.split('.').all(is_queue_name) { Ok(()) } else { Err(Failure::bad_request(INVALID_QUEUE_NAME)) }
+    if path.is_empty() || path.split('.').all(is_queue_name) {
+        Ok(())
+    } else {
+        Err(Failure::bad_request(INVALID_QUEUE_NAME))
+    }
 }
 
 /// A user name of this form may exist.
@@ -79,11 +83,19 @@ mod tests {
     // REST rows 6, 9, 100 and 101 of the captured errors: 64 characters a part, no empty part.
     #[test]
     fn queue_names() {
-        for good in ["root", "ROOT.Prod", "root.a/b", "root.@recovery@", &format!("root.{}", "a".repeat(64))] {
+        for good in ["", "root", "ROOT.Prod", "root.a/b", "root.@recovery@", &format!("root.{}", "a".repeat(64))] {
             assert!(queue_name(good).is_ok(), "{good}");
         }
-        for bad in ["", "root.", "root.bad!name", "root.prod x", "root.ü", &format!("root.{}", "a".repeat(65)), "a\n"]
-        {
+        for bad in [
+            ".",
+            "root..a",
+            "root.",
+            "root.bad!name",
+            "root.prod x",
+            "root.ü",
+            &format!("root.{}", "a".repeat(65)),
+            "a\n",
+        ] {
             assert_eq!(queue_name(bad), Err(Failure::bad_request(INVALID_QUEUE_NAME)), "{bad}");
         }
     }

@@ -157,8 +157,9 @@ async fn rows_of_the_table() {
     assert_eq!(message("/ws/v1/partition//applications/active").await, row(404, "Partition not found"));
     let app = server.get(&format!("{p}/queue//application/app-new")).await;
     assert_eq!(app.json()["applicationID"], "app-new");
-    // An empty queue name is no queue name.
-    assert_eq!(message(&format!("{p}/queue//applications")).await.0, 400);
+    // REST 1.2: an empty name is one that no queue has.
+    assert_eq!(message(&format!("{p}/queue//applications")).await, row(404, "Queue not found"));
+    assert_eq!(message(&format!("{p}/queue/root..a/applications")).await.0, 400);
     // Section 4, route 10: `subtree` counts by its presence; route 9: the partition is named on the root only.
     let single = server.get(&format!("{p}/queue/root")).await.json();
     assert!(single.get("children").is_none() && single["childNames"].is_array());

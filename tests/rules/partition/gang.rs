@@ -262,3 +262,37 @@ fn a_swap_on_a_node_that_is_too_full_already() {
         }
     }
 }
+
+#[test]
+fn a_placeholder_that_completes_the_gang_while_others_are_on_their_way_out_makes_it_run() {
+    // R3.12: it is Resuming, with a placeholder that timed out and is not confirmed.
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 20);
+    env.gang("app-1", "root.a", 20, "Soft");
+    env.ask(vec![Ask::new("app-1", "ph1", 10).placeholder("tg")]);
+    env.pass(61);
+    assert_eq!(env.state("app-1"), Some(AppState::Resuming));
+    env.ask(vec![Ask::new("app-1", "late", 10).placeholder("tg")]);
+    assert_eq!(env.state("app-1"), Some(AppState::Accepted));
+    env.confirm_all();
+    env.remove_app("app-1");
+    env.assert_empty();
+}
+
+#[test]
+fn the_key_of_a_placeholder_that_timed_out_is_free_when_its_node_is_gone() {
+    // R6.19, R4.19: the scheduler itself asked for its release.
+    let mut env = Env::new(QUEUES);
+    env.node("n1", 10);
+    env.gang("app-1", "root.a", 20, "Soft");
+    env.ask(vec![Ask::new("app-1", "ph1", 10).placeholder("tg")]);
+    env.pass(61);
+    env.node_action("n1", NodeAction::Decommission, None);
+    env.confirm_all();
+    env.node("n2", 10);
+    env.heard();
+    env.ask(vec![Ask::new("app-1", "ph1", 10).placeholder("tg")]);
+    assert!(env.heard().contains(&"new ph1 on n2".to_owned()), "{:?}", env.told);
+    env.remove_app("app-1");
+    env.assert_empty();
+}

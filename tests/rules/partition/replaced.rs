@@ -32,6 +32,7 @@ fn agreed(elsewhere: bool) -> Env {
     env.node("n2", 10);
     env.app("app-2", "root.b");
     env.app("app-3", "root.a");
+    env.pass(1);
     if elsewhere {
         env.refuse("r1", "n1");
     }
@@ -64,6 +65,8 @@ fn what_something_came_between_is_asked_about_again() {
         for fits in [false, true] {
             let mut env = agreed(elsewhere);
             let node = if elsewhere { "n2" } else { "n1" };
+            let asked = env.partition.alloc("gang", "p1").expect("a row").created;
+            assert!(asked < env.partition.alloc("gang", "r1").expect("a row").created);
             env.ask(vec![Ask::new("app-2", "x1", 1).requires(node)]);
             env.answer_all();
             assert!(env.heard().contains(&format!("new x1 on {node}")));
@@ -84,7 +87,12 @@ fn what_something_came_between_is_asked_about_again() {
             assert_eq!((group.replaced, group.timed_out), (1, 0));
             if fits {
                 assert_eq!(env.heard()[0], format!("new r1 on {node}"));
-                assert!(env.partition.alloc("gang", "r1").expect("a row").placeholder_used);
+                let row = env.partition.alloc("gang", "r1").expect("a row");
+                assert!(
+                    row.placeholder_used && row.requested == asked,
+                    "{:?}, the placeholder {asked:?}",
+                    row.requested
+                );
             } else {
                 let other = if elsewhere { "r1 on n1" } else { "r1 on n2" };
                 assert_eq!(keys(&env), [other], "the other node");

@@ -241,8 +241,12 @@ impl Decoder {
         match &node.value {
             Value::Scalar(_, Kind::Null) => None,
             Value::Scalar(text, Kind::Bool) => Some(text.eq_ignore_ascii_case("true")),
-            Value::Scalar(text, _) if ["y", "Y", "yes", "on"].contains(&text.as_str()) => Some(true),
-            Value::Scalar(text, _) if ["n", "N", "no", "off"].contains(&text.as_str()) => Some(false),
+            Value::Scalar(text, _) if ["y", "Y", "yes", "Yes", "YES", "on", "On", "ON"].contains(&text.as_str()) => {
+                Some(true)
+            }
+            Value::Scalar(text, _) if ["n", "N", "no", "No", "NO", "off", "Off", "OFF"].contains(&text.as_str()) => {
+                Some(false)
+            }
             _ => {
                 self.wrong(node, "bool");
                 None

@@ -135,6 +135,19 @@ fn booleans_and_counts() {
         only("partitions: [{queues: [{name: a, parent: yes, maxapplications: 0x10}, {name: b, parent: no}]}]");
     let children = &partition.root.children;
     assert_eq!((children[0].parent, children[0].max_applications, children[1].parent), (true, 16, false));
+    for (words, meaning) in [
+        (["y", "Y", "yes", "Yes", "YES", "on", "On", "ON"], true),
+        (["n", "N", "no", "No", "NO", "off", "Off", "OFF"], false),
+    ] {
+        for word in words {
+            let partition = only(&format!("partitions: [{{queues: [{{name: a, parent: {word}}}]}}]"));
+            assert_eq!(partition.root.children[0].parent, meaning, "{word}");
+        }
+    }
+    for word in ["yEs", "oN", "nO", "TRue"] {
+        let text = format!("partitions: [{{queues: [{{name: a, parent: {word}}}]}}]");
+        assert_eq!(load(&text).unwrap_err().faults[0].rule, "CFG-005", "{word}");
+    }
     let partition = only("partitions: [{queues: [{name: a, maxapplications: 18446744073709551615}]}]");
     assert_eq!(partition.root.children[0].max_applications, u64::MAX);
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::{Cx, Partition, queues::effective};
 use crate::{
     app::App,
@@ -10,6 +12,7 @@ use crate::{
     placement::{self, Placement, QueueLookup, QueueStatus, Submission, reason},
     queue::RECOVERY_QUEUE,
     resources::{MAX_TYPES, Resource, ResourceType, Shown, min_limit},
+    settings::unsigned,
     sorted::Texts,
     types::{ObjectState, QueueIx},
 };
@@ -82,7 +85,7 @@ impl Partition {
             return;
         }
         let path = row.path.clone();
-        let max_apps = tag(tags, TAG_MAX_APPS).and_then(|text| text.parse::<u64>().ok()).filter(|max| *max > 0);
+        let max_apps = tag(tags, TAG_MAX_APPS).and_then(unsigned).filter(|max| *max > 0);
         if let Some(max) = max_apps.filter(|max| *max != self.queues[ix].max_applications) {
             self.queues[ix].max_applications = max;
             self.unblock_limits();
@@ -177,76 +180,40 @@ fn tag<'a>(tags: &'a Texts, key: &str) -> Option<&'a str> {
         .map(String::as_str)
 }
 
-/// Reads the JSON form of a quota tag: `{"resources":{"memory":{"value":7}}}`, values as numbers or texts.
-///
-/// The form is small and fixed, and the domain depends on no JSON library.
+/// Reads the JSON form of a quota tag: `{"resources":{"memory":{"value":7}}}`, values as numbers or texts. As shims are used
+/// to, keys are compared without case and what is not known is passed over (QUE-045).
 fn quota_of_json(text: &str) -> Option<Resource> {
-    let mut reader = Reader { rest: text.trim() };
-    let mut resource = Resource::new();
-    reader.object(|reader, key| {
-        if key != "resources" {
-            return None;
-        }
-        reader.object(|reader, name| {
-            let kind = ResourceType::new(&name).filter(|_| resource.len() < MAX_TYPES)?;
+    let form: Value = serde_json::from_str(text).ok()?;
+    let mut quota = Resource::new();
+    for types in named(&form, "resources")? {
+        for (name, quantity) in members(types)? {
+            let kind = ResourceType::new(name).filter(|_| quota.len() < MAX_TYPES)?;
             let mut value = 0;
-            reader.object(|reader, key| {
-                value = (key == "value").then(|| reader.number())??;
-                Some(())
-            })?;
-            resource.set(kind, i128::from(value));
-            Some(())
-        })
-    })?;
-    reader.rest.trim().is_empty().then_some(resource)
-}
-
-struct Reader<'a> {
-    rest: &'a str,
-}
-
-impl Reader<'_> {
-    fn take(&mut self, token: char) -> Option<()> {
-        self.rest = self.rest.trim_start().strip_prefix(token)?;
-        Some(())
-    }
-
-    fn peek(&self, token: char) -> bool {
-        self.rest.trim_start().starts_with(token)
-    }
-
-    /// A text without escapes: resource names need none.
-    fn text(&mut self) -> Option<String> {
-        self.take('"')?;
-        let (text, rest) = self.rest.split_once('"')?;
-        self.rest = rest;
-        (!text.contains('\\')).then(|| text.to_owned())
-    }
-
-    fn number(&mut self) -> Option<i64> {
-        if self.peek('"') {
-            return self.text()?.parse().ok();
-        }
-        let rest = self.rest.trim_start();
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '-').unwrap_or(rest.len());
-        self.rest = &rest[end..];
-        rest[..end].parse().ok()
-    }
-
-    fn object(&mut self, mut member: impl FnMut(&mut Self, String) -> Option<()>) -> Option<()> {
-        self.take('{')?;
-        if self.peek('}') {
-            return self.take('}');
-        }
-        loop {
-            let key = self.text()?;
-            self.take(':')?;
-            member(self, key)?;
-            if self.take(',').is_none() {
-                return self.take('}');
+            for number in named(quantity, "value")? {
+                value = match number {
+                    Value::String(text) => text.parse().ok()?,
+                    Value::Null => value,
+                    number => number.as_i64()?,
+                };
             }
+            quota.set(kind, i128::from(value));
         }
     }
+    Some(quota)
+}
+
+/// What an object has; `null` is an empty one. `None`: it is something else.
+fn members(form: &Value) -> Option<impl Iterator<Item = (&String, &Value)>> {
+    match form {
+        Value::Object(members) => Some(Some(members).into_iter().flatten()),
+        Value::Null => Some(None.into_iter().flatten()),
+        _ => None,
+    }
+}
+
+/// What an object has of that name.
+fn named<'a>(form: &'a Value, name: &'static str) -> Option<impl Iterator<Item = &'a Value>> {
+    Some(members(form)?.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value))
 }
 
 #[cfg(test)]
@@ -270,7 +237,29 @@ mod tests {
         assert_eq!(read(&many(1000)).map(|quota| quota.len()), Some(1000));
         let long = format!(r#"{{"resources":{{"{}":{{"value":1}}}}}}"#, "x".repeat(254));
         assert!(read(&many(1001)).is_none() && read(&long).is_none());
-        for bad in ["", "{", "7", r#"{"x":{}}"#, r#"{"resources":{"memory":7}}"#, r#"{"resources":{}} x"#] {
+        // QUE-045: what is good JSON of that form is read, whatever stands beside it.
+        for good in [
+            r#"{"resources":{"memory":{"value":7}},"x":[1.5,{"y":null}]}"#,
+            r#"{"Resources":{"memory":{"VALUE":7,"unit":"B"}}}"#,
+            r#"{"resources":{"m\u0065mory":{"value":7}}}"#,
+            r#"{"resources":{"memory":{"value":7}},"RESOURCES":null}"#,
+        ] {
+            assert_eq!(read(good), Some(Resource::of(&[("memory", 7)])), "{good}");
+        }
+        let unset = r#"{"resources":{"memory":{"value":7},"vcore":null,"gpu":{"value":null}}}"#;
+        assert_eq!(read(unset), Some(Resource::of(&[("memory", 7), ("vcore", 0), ("gpu", 0)])));
+        assert!(["null", "{}", r#"{"x":{}}"#].iter().all(|empty| read(empty) == Some(Resource::new())));
+        let bad = [
+            "",
+            "{",
+            "7",
+            r#"{"resources":{"memory":7}}"#,
+            r#"{"resources":{}} x"#,
+            r#"{"resources":{"memory":{"value":1.5}}}"#,
+            r#"{"resources":{"memory":{"value":9223372036854775808}}}"#,
+            r#"{"resources":[]}"#,
+        ];
+        for bad in bad {
             assert!(read(bad).is_none(), "{bad}");
         }
     }

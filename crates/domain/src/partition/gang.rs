@@ -45,7 +45,7 @@ impl Partition {
             self.gang_changes(app, |gang| gang.timer = Some(timer));
         }
         let row = &self.apps[app];
-        if row.state == AppState::Accepted
+        if matches!(row.state, AppState::Accepted | AppState::Resuming)
             && row.gang.awaiting_shim == 0
             && row.gang.placeholder_ask.as_deref().is_some_and(|ask| *ask == *row.gang.allocated)
         {
@@ -372,10 +372,10 @@ impl Partition {
     pub(super) fn commit_swap(&mut self, placeholder: AllocIx, real: AllocIx, cx: &mut Cx) {
         let fits = self.swap_fits(placeholder, real);
         if fits && self.is_agreement_old(real) {
-            let node = self.allocs[real].node;
+            let (node, created) = (self.allocs[real].node, self.allocs[placeholder].created);
             self.undo_swap_of_real(real, cx);
             self.drop_placeholder(placeholder, cx);
-            self.keep_place(real, node, cx);
+            self.keep_place(real, node, created, cx);
             return;
         }
         if !fits {

@@ -493,7 +493,7 @@ impl Partition {
         if let (true, Some(real)) = (row.is_placeholder(), row.link) {
             let elsewhere = self.allocs[real].node.filter(|node| row.node != Some(*node));
             if elsewhere.is_some() && self.is_agreement_old(real) {
-                kept = Some((real, elsewhere));
+                kept = Some((real, elsewhere, row.created));
             } else if elsewhere.is_some() {
                 // R2.23: only the placeholder's node went: the swap is complete.
                 self.complete_swap_early(alloc, real, cx);
@@ -505,16 +505,21 @@ impl Partition {
             self.undo_swap_of_real(real, cx);
         }
         release.confirm = false;
+        // R6.19: the shim was asked to release it already. Nothing of it stays, and the key may be used again.
+        let asked_back = self.allocs[alloc].released;
         self.remove_allocation(
             alloc,
             Removal { termination: Termination::Unknown, node_goes: true, silent: false },
             cx,
         );
         if !self.allocs[alloc].is_free() && self.allocs[alloc].phase == Phase::Ended {
-            self.gone_with.insert(alloc, node_id);
+            match asked_back {
+                true => self.forget(alloc),
+                false => _ = self.gone_with.insert(alloc, node_id),
+            }
         }
-        if let Some((real, node)) = kept {
-            self.keep_place(real, node, cx);
+        if let Some((real, node, created)) = kept {
+            self.keep_place(real, node, created, cx);
         }
         released.push(release);
     }

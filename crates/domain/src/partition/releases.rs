@@ -162,6 +162,7 @@ impl Partition {
         row.phase = Phase::Pending;
         row.told_gone = false;
         row.placeholder_used = false;
+        row.requested = row.created;
         let (app, placeholder, group) = (row.app, row.is_placeholder(), row.spec.task_group.clone());
         row.triggered_scale_up = false;
         row.triggered_preemption = false;

@@ -8,7 +8,7 @@ use crate::{
     app::AskOrder,
     effect::Released,
     event::{Change, Detail, EventKind},
-    types::{AllocIx, AppIx, AppState, NodeIx, Termination},
+    types::{AllocIx, AppIx, AppState, Nanos, NodeIx, Termination},
 };
 
 impl Partition {
@@ -253,11 +253,12 @@ impl Partition {
     }
 
     /// A placeholder is gone for good, and the shim has to agree once more to the real ask that takes its place: the node, and the
-    /// room in the queue, are kept for it, and it is asked about before anything else.
-    pub(super) fn keep_place(&mut self, real: AllocIx, node: Option<NodeIx>, cx: &mut Cx) {
+    /// room in the queue, are kept for it, and it is asked about before anything else. `created`: when the placeholder was.
+    pub(super) fn keep_place(&mut self, real: AllocIx, node: Option<NodeIx>, created: Nanos, cx: &mut Cx) {
         let row = &mut self.allocs[real];
         let Some(node) = node.filter(|_| !row.is_free() && row.phase == Phase::Pending) else { return };
         row.placeholder_used = true;
+        row.requested = created;
         let group = row.spec.task_group.clone();
         if let Some(group) = self.apps[row.app].gang.task_groups.get_mut(&group) {
             group.timed_out -= 1;

@@ -214,11 +214,11 @@ fn accept(path: &str, app: &Submission<'_>, queues: &dyn QueueLookup) -> Accepte
     }
     if status.leaf {
         let reason = reason::not_created(app.app, path, reason::below_leaf(path, ancestor));
-        return Accepted::NotCreated { reason, queue: key };
+        return Accepted::NotCreated { reason, queue: path.to_owned() };
     }
     if status.draining {
         let reason = reason::not_created(app.app, path, reason::below_draining(ancestor));
-        return Accepted::NotCreated { reason, queue: key };
+        return Accepted::NotCreated { reason, queue: path.to_owned() };
     }
     let ancestor = ancestor.to_owned();
     Accepted::Yes(Placement::Create { path: key, ancestor })

@@ -195,7 +195,7 @@ fn queues_that_cannot_be_made() {
     let rules = [creating(rule("provided", ""))];
     let text = "failed to create rule based queue root.a.Gone for application app-1\n\
                 creation of queue root.a.Gone failed parent is already a leaf: root.a";
-    let refused = Placement::Rejected { reason: text.to_owned(), queue: "root.a.gone".to_owned() };
+    let refused = Placement::Rejected { reason: text.to_owned(), queue: "root.a.Gone".to_owned() };
     assert_eq!(placed(&rules, "root.a.Gone", &tree), refused);
     // Recovery does not take it either.
     let forced = run_as(&rules, "root.a.Gone", "alice", FORCED, &tree);

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use regex::{Regex, RegexBuilder};
 
-use super::rule::FilterSpec;
+use super::{re2, rule::FilterSpec};
 use crate::coded::{Coded, Error, Reader, Writer, list, variants};
 use crate::names::{is_group_name, is_user_name};
 
@@ -52,8 +52,18 @@ impl Default for Filter {
 pub enum Names {
     /// Exact names (PLC-025).
     List(BTreeSet<Arc<str>>),
+    /// An expression of a log that was written when expressions were not yet read as RE2: it means what it meant.
+    Older(Regex),
     /// An expression that is looked for anywhere in a name (PLC-023).
-    Expression(Regex),
+    Expression(Expression),
+}
+
+/// A regular expression in the syntax of RE2.
+#[derive(Clone, Debug)]
+pub struct Expression {
+    /// As it is configured, shown and written down.
+    pub text: Arc<str>,
+    regex: Regex,
 }
 
 impl Default for Names {
@@ -66,14 +76,14 @@ impl Names {
     fn matches(&self, name: &str) -> bool {
         match self {
             Names::List(names) => names.contains(name),
-            Names::Expression(expression) => expression.is_match(name),
+            Names::Older(regex) | Names::Expression(Expression { regex, .. }) => regex.is_match(name),
         }
     }
 
     fn build(entries: &[String], valid: fn(&str) -> bool) -> Result<Names, String> {
         match entries {
-            [one] if is_expression(one) => compile(one).map(Names::Expression).ok_or_else(|| {
-                format!("filter expression {one} is not a regular expression, write one that compiles or a plain name")
+            [one] if is_expression(one) => Expression::new(one).map(Names::Expression).map_err(|why| {
+                format!("filter expression {one} is not a regular expression, write one that compiles or a plain name: {why}")
             }),
             // Names that nobody can have are left out; the filter does not become an empty one (PLC-024).
             _ => Ok(Names::List(
@@ -95,50 +105,36 @@ const SIZES: [usize; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// What the expressions of a configuration may take together.
 pub const MAX_EXPRESSIONS: usize = 16 << 20;
 
-/// Compiles an expression in the syntax of RE2, where a brace that begins no repetition stands for itself. `None` for one that
-/// does not compile, or that a few repetitions make large.
-fn compile(text: &str) -> Option<Regex> {
-    sized(text).map(|(expression, _)| expression)
+impl Expression {
+    fn new(text: &str) -> Result<Expression, String> {
+        sized(text).map(|(regex, _)| Expression { text: text.into(), regex })
+    }
 }
 
-/// At most what an expression takes, in bytes; `None` where there is none.
-pub fn size(text: &str) -> Option<usize> {
+/// At most what an expression takes, in bytes, or why it is none that is allowed.
+pub fn size(text: &str) -> Result<usize, String> {
     sized(text).map(|(_, size)| size)
 }
 
-fn sized(text: &str) -> Option<(Regex, usize)> {
+fn sized(text: &str) -> Result<(Regex, usize), String> {
     if text.len() > LONGEST {
-        return None;
+        return Err(format!("it has more than {LONGEST} bytes"));
     }
-    let escaped = with_literal_braces(text);
-    let build = |text: &str, size| RegexBuilder::new(text).size_limit(size).dfa_size_limit(256 << 10).build();
-    SIZES.into_iter().find_map(|size| Some((build(text, size).or_else(|_| build(&escaped, size)).ok()?, size)))
+    compile(&re2::translate(text)?)
 }
 
-fn with_literal_braces(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len() + 8);
-    let mut rest = text;
-    while let Some(at) = rest.find(['\\', '{']) {
-        let (before, found) = rest.split_at(at);
-        escaped.push_str(before);
-        // An escape keeps the character after it, whatever it is.
-        let kept = if found.starts_with('\\') { found.chars().take(2).map(char::len_utf8).sum() } else { 1 };
-        if found.starts_with('{') && !is_repetition(&found[1..]) {
-            escaped.push('\\');
-        }
-        escaped.push_str(&found[..kept]);
-        rest = &found[kept..];
+/// Compiles what is in the syntax of the regex crate.
+fn compile(text: &str) -> Result<(Regex, usize), String> {
+    let [smallest @ .., largest] = SIZES;
+    let build = |size| RegexBuilder::new(text).size_limit(size).dfa_size_limit(256 << 10).build();
+    if let Some(found) = smallest.into_iter().find_map(|size| Some((build(size).ok()?, size))) {
+        return Ok(found);
     }
-    escaped + rest
-}
-
-/// What follows a brace makes it a repetition: `3}`, `3,}`, `3,5}`.
-fn is_repetition(text: &str) -> bool {
-    let Some((inside, _)) = text.split_once('}') else {
-        return false;
-    };
-    let (least, most) = inside.split_once(',').unwrap_or((inside, ""));
-    !least.is_empty() && least.bytes().chain(most.bytes()).all(|b| b.is_ascii_digit())
+    build(largest).map(|regex| (regex, largest)).map_err(|error| match error {
+        regex::Error::CompiledTooBig(size) => format!("it takes more than {size} bytes of memory"),
+        // What is refused stands before it, in several lines.
+        error => error.to_string().rsplit("error: ").next().unwrap_or_default().to_owned(),
+    })
 }
 
 impl Filter {
@@ -162,7 +158,7 @@ impl Filter {
 
 list!(Filter { verdict, empty, users, groups });
 variants!(Verdict { 1 Allow, 2 Deny });
-variants!(Names { 1 List(names), 2 Expression(expression) });
+variants!(Names { 1 List(names), 2 Older(regex), 3 Expression(expression) });
 
 impl Coded for Regex {
     fn write(&self, to: &mut Writer) {
@@ -171,13 +167,30 @@ impl Coded for Regex {
 
     fn read(from: &mut Reader) -> Result<Self, Error> {
         let text = from.text()?;
-        compile(&text).ok_or_else(|| from.fail(format!("{text} is no regular expression that is allowed")))
+        let compiled = compile(&text);
+        compiled
+            .map(|(regex, _)| regex)
+            .map_err(|why| from.fail(format!("{text} is no regular expression that is allowed: {why}")))
+    }
+}
+
+impl Coded for Expression {
+    fn write(&self, to: &mut Writer) {
+        to.text(&self.text);
+    }
+
+    fn read(from: &mut Reader) -> Result<Self, Error> {
+        let text = from.text()?;
+        Expression::new(&text)
+            .map_err(|why| from.fail(format!("{text} is no regular expression that is allowed: {why}")))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coded::{bytes_of, value_of};
+    use crate::resources::Types;
 
     fn filter(kind: &str, users: &[&str], groups: &[&str]) -> Filter {
         let list = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
@@ -221,15 +234,42 @@ mod tests {
         assert!(filter("", &["svc$"], &[]).admits("other-svc", &[]));
         assert!(filter("", &["{x}"], &[]).admits("a{x}b", &[]));
         assert!(filter("", &["^a{2}\\{$"], &[]).admits("aa{", &[]));
-        assert!(compile("*").is_none() && compile("(").is_none() && compile("[").is_none());
+        for refused in ["*", "(", "[", "a**", "\\p{Nobody}", &"(".repeat(300)] {
+            assert!(Expression::new(refused).is_err(), "{refused}");
+        }
     }
 
     #[test]
     fn expressions_have_a_size() {
-        assert_eq!(size("^(team-a|svc-[0-9]+)$"), Some(16 << 10));
-        assert_eq!(size("^\\w{10}$"), Some(1 << 20));
-        for bad in ["\\w{60}", "((a{100}){100}){100}", &"a|".repeat(3_000)] {
-            assert!(compile(bad).is_none(), "{}", &bad[..7]);
+        assert_eq!(size("^(team-a|svc-[0-9]+)$"), Ok(16 << 10));
+        assert_eq!(size("^\\pL{10}$"), Ok(1 << 20));
+        for (bad, why) in [
+            ("\\pL{60}", "it takes more than 1048576 bytes of memory"),
+            (&"a|".repeat(3_000), "it has more than 4096 bytes"),
+            (&("(".repeat(300) + &")".repeat(300)), "exceed the maximum number of nested parentheses/brackets (250)"),
+        ] {
+            assert_eq!(size(bad), Err(why.to_owned()), "{}", &bad[..6]);
+        }
+    }
+
+    #[test]
+    fn logs_keep_what_is_configured() {
+        // PLC-023: translated once each time that it is read, never what was translated.
+        for text in ["[a&&b]", "\\Qa*\\E", "a{,2}", "(?i)\\w+$"] {
+            let written = bytes_of(&Names::build(&[text.to_owned()], is_user_name).unwrap());
+            let Names::Expression(read) = value_of(&written, &Types::default()).unwrap() else { panic!("{text}") };
+            assert_eq!((&*read.text, read.regex.as_str()), (text, &*re2::translate(text).unwrap()));
+        }
+    }
+
+    #[test]
+    fn expressions_of_older_logs_mean_what_they_meant() {
+        // PLC-023
+        for (text, found, other) in [("[a-z&&x]", "x", "a"), ("^a\\{,2}$", "a{,2}", "a"), ("^a**$", "aa", "b")] {
+            let written = [&[0x82, 2, 0x60 + text.len() as u8], text.as_bytes()].concat();
+            let names: Names = value_of(&written, &Types::default()).unwrap();
+            assert!(names.matches(found) && !names.matches(other), "{text}");
+            assert_eq!(bytes_of(&names), written);
         }
     }
 

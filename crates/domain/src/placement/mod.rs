@@ -5,11 +5,12 @@
 
 mod evaluate;
 mod filter;
+mod re2;
 pub mod reason;
 mod rule;
 mod view;
 
 pub use evaluate::{FORCE_TAG, Placement, QueueLookup, QueueStatus, Submission, is_forced, place};
-pub use filter::{Filter, MAX_EXPRESSIONS, Names, Verdict, is_expression, size};
+pub use filter::{Expression, Filter, MAX_EXPRESSIONS, Names, Verdict, is_expression, size};
 pub use rule::{FilterSpec, RuleConf, RuleKind, RuleSpec, is_qualified};
 pub use view::{FilterView, RuleView, views};

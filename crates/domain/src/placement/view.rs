@@ -76,7 +76,8 @@ fn filter(filter: &Filter) -> FilterView {
 fn names(names: &Names) -> (Vec<String>, Option<String>) {
     match names {
         Names::List(list) => (list.iter().map(ToString::to_string).collect(), None),
-        Names::Expression(expression) => (Vec::new(), Some(expression.to_string())),
+        Names::Older(regex) => (Vec::new(), Some(regex.to_string())),
+        Names::Expression(expression) => (Vec::new(), Some(expression.text.to_string())),
     }
 }
 

@@ -44,7 +44,8 @@ fn list(entries: &[Text], kind: &str, valid: fn(&str) -> bool, room: &mut usize,
     if expression && *room == 0 {
         return;
     }
-    if let Some(size) = size(&entry.value).filter(|_| expression) {
+    let size = expression.then(|| size(&entry.value));
+    if let Some(Ok(size)) = size {
         *room = room.saturating_sub(size);
         if *room == 0 {
             let text = format!("the filter expressions of all placement rules take more than {MAX_EXPRESSIONS} bytes");
@@ -52,7 +53,7 @@ fn list(entries: &[Text], kind: &str, valid: fn(&str) -> bool, room: &mut usize,
         }
     } else if !valid(&entry.value) {
         let text = format!("invalid rule filter {kind} list is not a proper list or regexp: [{}]", entry.value);
-        faults.add(entry.at, "CFG-077", text, "");
+        faults.add(entry.at, "CFG-077", text, size.and_then(Result::err).unwrap_or_default());
     }
 }
 

@@ -168,8 +168,10 @@ fn what_costs_every_submission_is_limited() {
     let filter = |expression: &str| format!("{{name: user, filter: {{users: ['{expression}']}}}},");
     assert_eq!(rules(&filter("^(team-a|svc-[0-9]+)$"), 1_000), "ok");
     let text = "the filter expressions of all placement rules take more than 16777216 bytes";
-    assert_eq!(rules(&filter("\\w{10}"), 17), text);
-    assert!(rules(&filter("\\w{99}"), 1).starts_with("invalid rule filter user list is not a proper list or regexp: "));
+    assert_eq!(rules(&filter("\\pL{10}"), 17), text);
+    assert!(
+        rules(&filter("\\pL{99}"), 1).starts_with("invalid rule filter user list is not a proper list or regexp: ")
+    );
     let partitions = |count: usize| {
         checked(&format!(
             "partitions: [{}]",

@@ -335,6 +335,11 @@ pub struct AskOrder {
     pub seq: u64,
 }
 
+impl AskOrder {
+    /// Before all others.
+    pub const FIRST: AskOrder = AskOrder { priority: std::cmp::Reverse(i32::MAX), created: Nanos(i64::MIN), seq: 0 };
+}
+
 /// Position of an application among those of its queue (R5.20, R5.21): first to last.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AppKey {

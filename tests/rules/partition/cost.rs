@@ -25,6 +25,8 @@ struct World {
     now: Nanos,
     questions: Vec<Question>,
     releases: Vec<ReleaseItem>,
+    /// What the shim does not want.
+    refuses: fn(&Question) -> bool,
 }
 
 impl World {
@@ -32,7 +34,7 @@ impl World {
         let conf = callboard::config::load(yaml).expect("valid").partitions[0].clone();
         let now = Nanos::from_secs(1_000_000);
         let p = Partition::new("rm-1".into(), "[rm-1]default".into(), conf, now, &mut Vec::new());
-        World { p, now, questions: Vec::new(), releases: Vec::new() }
+        World { p, now, questions: Vec::new(), releases: Vec::new(), refuses: |_| false }
     }
 
     /// One node that holds everything, and the shim is asked before each placement or not.
@@ -72,7 +74,8 @@ impl World {
                 return;
             }
             for question in std::mem::take(&mut self.questions) {
-                let answer = PredicateAnswer { question: question.id, result: Ok(()), index: 0, refused: Vec::new() };
+                let result = if (self.refuses)(&question) { Err("no".into()) } else { Ok(()) };
+                let answer = PredicateAnswer { question: question.id, result, index: 0, refused: Vec::new() };
                 self.apply(Command::Predicate(answer));
             }
         }
@@ -221,6 +224,63 @@ fn a_gang_of_many() {
             vec![("a placeholder and its replacement", begun), ("a confirmation", confirmed)]
         });
     }
+}
+
+#[test]
+fn gangs_whose_homes_are_refused() {
+    // R6.10: nodes without room for them change nothing, and each looks for a node once where there is room for all.
+    constant("gangs that go elsewhere", |n| {
+        let mut world = World::new(QUEUES);
+        world.node("n1", 4 * n as i64);
+        world.apply(Command::PredicateTerms(PredicateTerms { constrained: false, nodes: 1, shared: false }));
+        world.apply(Command::AskPredicates(true));
+        world.refuses = |question| question.key.starts_with('r') && &*question.node == "n1";
+        for i in 0..n {
+            let app = format!("app-{i}");
+            world.app(&app, "alice", Some(4));
+            world.ask(Ask::new(&app, &format!("p{i}"), 4).placeholder("tg"));
+            world.run();
+            world.ask(Ask::new(&app, &format!("r{i}"), 4).group("tg"));
+        }
+        world.run();
+        let small = looked(|| {
+            for i in 0..n {
+                world.node(&format!("small-{i}"), 3);
+                world.run();
+            }
+        });
+        assert_eq!(world.releases.len(), 0);
+        let begun = looked(|| {
+            world.node("n2", 4 * n as i64);
+            world.run();
+        });
+        assert_eq!(world.releases.len(), n);
+        vec![("a node without room", small), ("a replacement", begun)]
+    });
+}
+
+#[test]
+fn many_asks_with_reservations_for_which_there_is_room_at_once() {
+    // R5.30
+    constant("asks with reservations", |n| {
+        let mut world = World::new(QUEUES);
+        world.node("large", 1_000_000);
+        world.app("full", "alice", None);
+        for i in 0..n {
+            let (app, node) = (format!("app-{}", i % 50), format!("n{i}"));
+            world.node(&node, 4);
+            world.ask(Ask::new("full", &format!("f{i}"), 4).on(&node));
+            world.app(&app, "alice", None);
+            world.ask(Ask::new(&app, &format!("k{i}"), 2).requires(&node));
+        }
+        world.run();
+        assert_eq!((world.p.reservations, world.p.allocations), (n as u64, n as u64));
+        let all = ReleaseItem { app: "full".into(), key: "".into(), termination: Termination::StoppedByRm };
+        world.apply(Command::Allocations { allocations: Vec::new(), releases: vec![all] });
+        let placed = looked(|| world.run());
+        assert_eq!(world.p.allocations, n as u64);
+        vec![("a placement", placed)]
+    });
 }
 
 #[test]

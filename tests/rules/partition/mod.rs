@@ -33,6 +33,7 @@ mod replaced;
 mod reservations;
 mod speed;
 mod squeeze;
+mod stages;
 mod twin;
 mod usage;
 mod whatif;

@@ -191,6 +191,14 @@ impl Partition {
         let gone = |app: &&AppIx| self.apps[**app].is_free();
         let strays = self.swappable.iter().filter(gone).count() + self.gangs.iter().filter(gone).count();
         report.count(|| "partition".into(), "gangs of applications that are gone", strays as u64, 0);
+        for asks in [&self.ripe, &self.elsewhere] {
+            let stray = asks.values().any(|alloc| self.allocs[alloc].is_free());
+            if stray || self.in_order(asks.values()) != *asks {
+                report
+                    .0
+                    .push(Finding { object: "partition".into(), text: "asks that are not where they belong".into() });
+            }
+        }
         for (ix, app) in self.apps.iter().filter(|(ix, app)| self.gangs.contains(ix) != app.keeps_for_gang()) {
             let text = format!("its gang is listed: {}", self.gangs.contains(&ix));
             report.0.push(Finding { object: format!("application {}", app.id), text });

@@ -127,7 +127,7 @@ impl Partition {
             Some(until) => self.wake_at(app, until),
             None => {}
         }
-        self.ripe.extend(self.apps[app].reservations.iter().copied());
+        self.ripen_all_of(app);
         self.rouse_groups(app);
     }
 

@@ -40,12 +40,12 @@ impl Partition {
         }
         let due = self.preempt_due(alloc);
         let unreported = row.is_unreported();
-        let app = &mut self.apps[app_ix];
-        count_up(&mut app.priorities, priority);
         if placeholder {
             // Real asks that hold a node may have to leave it to this one.
-            self.ripe.extend(app.reservations.iter().copied());
+            self.ripen_all_of(app_ix);
         }
+        let app = &mut self.apps[app_ix];
+        count_up(&mut app.priorities, priority);
         let key = app.shared_key(&key).unwrap_or_else(|| Arc::new(key));
         let group = app.groups_by_key.or_default(&key);
         let head = group.asks.get_min().map(|(order, _)| *order);
@@ -108,6 +108,7 @@ impl Partition {
             }
         }
         let unreported = row.is_unreported();
+        self.not_elsewhere(alloc);
         let app = &mut self.apps[app_ix];
         count_down(&mut app.priorities, priority);
         if let Some(key) = app.shared_key(&key)

@@ -22,6 +22,7 @@ pub mod forward;
 mod gang;
 mod groups;
 pub mod holders;
+mod in_order;
 mod inspect;
 pub mod line;
 mod node_sizes;
@@ -160,8 +161,10 @@ pub struct Partition {
     gang_waits: bool,
     /// Gangs that have begun and still wait for placeholders (SEEDS S11).
     gangs: imbl::OrdSet<AppIx>,
-    /// Applications that may have a placeholder to replace.
+    /// Applications that may have a placeholder to replace on its node. No order is kept among them: none takes what another wants.
     swappable: imbl::OrdSet<AppIx>,
+    /// Real asks that the homes of their placeholders do not do for, and that may find another node (R6.10).
+    elsewhere: in_order::InOrder,
     /// Applications that hold reservations.
     reserved_apps: imbl::OrdSet<AppIx>,
     /// Epoch in which all reserved asks were listed in `ripe`.
@@ -169,7 +172,7 @@ pub struct Partition {
     /// Groups of asks that wait for nodes, and long enough to reserve one.
     wanting: reserve_choice::Wanting,
     /// Reserved asks that may be placeable: they are looked at before anything else.
-    ripe: imbl::OrdSet<AllocIx>,
+    ripe: in_order::InOrder,
     /// Reserved asks that a limit, or another's turn, held back when they were last looked at.
     held_back: imbl::OrdSet<AllocIx>,
     /// What asks hold that have preempted (see `preempt`).
@@ -357,10 +360,11 @@ impl Partition {
             gang_waits: false,
             gangs: imbl::OrdSet::new(),
             swappable: imbl::OrdSet::new(),
+            elsewhere: in_order::InOrder::default(),
             reserved_apps: imbl::OrdSet::new(),
             reserved_epoch: 0,
             wanting: reserve_choice::Wanting::default(),
-            ripe: imbl::OrdSet::new(),
+            ripe: in_order::InOrder::default(),
             held_back: imbl::OrdSet::new(),
             claims: imbl::OrdMap::new(),
             crowded_out: imbl::OrdSet::new(),
@@ -448,7 +452,8 @@ impl Partition {
         self.unblock();
         if listed {
             self.reserved_epoch = self.epoch;
-            self.ripe.extend(std::mem::take(&mut self.held_back));
+            let held_back = std::mem::take(&mut self.held_back);
+            self.ripen(held_back);
         }
     }
 }

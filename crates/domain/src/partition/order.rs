@@ -28,6 +28,9 @@ pub(crate) struct Dirty {
     queues: Vec<Vec<QueueIx>>,
 }
 
+/// The place that something had, and that it has now.
+pub(super) type Moved<'a, K> = (Option<&'a K>, Option<&'a K>);
+
 /// A priority as an integer that sorts the highest first.
 fn descending(priority: i32) -> u64 {
     u64::from(u32::MAX - (priority.wrapping_sub(i32::MIN) as u32))
@@ -125,6 +128,9 @@ impl Partition {
             let row = &mut self.apps[ix];
             let blocked = row.blocked;
             let old = std::mem::replace(&mut row.order, key.clone());
+            for asks in [&mut self.ripe, &mut self.elsewhere] {
+                asks.app_moved(queue, ix, (old.as_ref(), key.as_ref()));
+            }
             if !blocked {
                 let order = &mut self.queues[queue].app_order;
                 if let Some(old) = &old {
@@ -203,7 +209,11 @@ impl Partition {
         let row = &mut self.queues[ix];
         if row.order != key {
             let old = std::mem::replace(&mut row.order, key);
-            if !row.blocked {
+            let blocked = row.blocked;
+            for asks in [&mut self.ripe, &mut self.elsewhere] {
+                asks.queue_moved(parent, ix, (old.as_ref(), key.as_ref()));
+            }
+            if !blocked {
                 let order = &mut self.queues[parent].child_order;
                 if let Some(old) = old {
                     order.remove(&old);

@@ -50,7 +50,7 @@ impl Partition {
             });
         }
         self.reindex(node);
-        self.ripe.insert(alloc);
+        self.ripen([alloc]);
         self.plan_review(cx.now);
     }
 
@@ -89,7 +89,7 @@ impl Partition {
     fn end_reservation(&mut self, alloc: AllocIx, cx: &mut Cx) -> Option<NodeIx> {
         let row = &mut self.allocs[alloc];
         let node = row.reserved.take()?;
-        self.ripe.remove(&alloc);
+        self.not_ripe(alloc);
         self.held_back.remove(&alloc);
         self.questions.kept.remove(&alloc);
         let row = &self.allocs[alloc];
@@ -122,17 +122,13 @@ impl Partition {
         if self.reserved_epoch != self.epoch {
             self.reserved_epoch = self.epoch;
             self.held_back.clear();
-            for app in self.reserved_apps.iter() {
-                self.ripe.extend(self.apps[*app].reservations.iter().copied());
+            for app in self.reserved_apps.clone() {
+                self.ripen_all_of(app);
             }
         }
-        while let Some(alloc) = self.ripe.get_min().copied() {
-            self.ripe.remove(&alloc);
-            let row = &self.allocs[alloc];
-            if row.is_free() || row.reserved.is_none() {
-                continue;
-            }
-            let app = row.app;
+        while let Some(alloc) = self.ripe.first(self.root) {
+            self.not_ripe(alloc);
+            let app = self.allocs[alloc].app;
             if self.apps[app].state == AppState::Accepted
                 && (self.full_of_apps(app).is_some() || !self.user_can_run(app))
             {
@@ -153,7 +149,7 @@ impl Partition {
             }
             let outcome = self.try_reservation(alloc, cx);
             if outcome == Outcome::Waits {
-                self.ripe.insert(alloc);
+                self.ripen([alloc]);
             }
             if outcome != Outcome::Nothing {
                 return outcome;

@@ -414,10 +414,10 @@ impl Partition {
         // Found once for all asks of a shape, until the nodes change that may be reserved.
         let (mut young, mut best) = (None, BTreeMap::new());
         for alloc in held {
-            let row = &self.allocs[alloc];
-            if cx.now > row.reserved_at.plus(RESERVATION_WAIT) {
-                self.ripe.insert(alloc);
+            if cx.now > self.allocs[alloc].reserved_at.plus(RESERVATION_WAIT) {
+                self.ripen([alloc]);
             }
+            let row = &self.allocs[alloc];
             let Some(node) = row.reserved.filter(|_| self.is_for_waiting(alloc)) else { continue };
             let (app, shape) = (row.app, row.shape);
             if row.phase == Phase::Pending && self.end_refused_reservation(alloc, cx) {

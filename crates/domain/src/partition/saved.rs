@@ -128,6 +128,7 @@ map!(Partition {
     64 crowded_out,
     65 swaps_at_home,
     66 ended,
+    67 elsewhere,
 });
 
 /// The table of asks and allocations. Of free rows stays what tells them from those that come next.
@@ -228,6 +229,7 @@ impl Partition {
         partition.count_gangs();
         partition.count_all_in_question();
         partition.sort_wanting();
+        partition.put_in_order();
         partition.ugm.limit_again(limits_of(&conf).iter().map(|(path, entries)| (path, *entries)));
         Ok(partition)
     }

@@ -80,11 +80,9 @@ impl Partition {
                 return outcome;
             }
         }
-        if !self.swappable.is_empty() {
-            let outcome = self.try_swaps(cx);
-            if outcome != Outcome::Nothing {
-                return outcome;
-            }
+        let outcome = self.try_swaps(cx);
+        if outcome != Outcome::Nothing {
+            return outcome;
         }
         self.try_queue(self.root, cx)
     }

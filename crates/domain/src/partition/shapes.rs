@@ -117,11 +117,12 @@ impl Partition {
         if crate::planted!("room-unnoticed") {
             return;
         }
-        let row = &self.nodes[node];
-        if !row.reservations.is_empty() {
+        if !self.nodes[node].reservations.is_empty() {
             // Whoever reserved it looks again.
-            self.ripe.extend(row.reservations.iter().copied());
+            let reserved = self.nodes[node].reservations.to_vec();
+            self.ripen(reserved);
         }
+        let row = &self.nodes[node];
         let available = if row.reservations.is_empty() { row.available.value() } else { self.open_room(node) };
         self.unblock_shapes_within(node, &available);
     }
@@ -149,9 +150,17 @@ impl Partition {
             .collect();
         if !fitting.is_empty() {
             for shape in fitting {
-                self.shapes.clear(shape);
+                self.try_shape_again(shape);
             }
             self.unblock();
+        }
+    }
+
+    /// With it the real ask that found no other node than those of its placeholders, which the shim refuses (R6.10).
+    fn try_shape_again(&mut self, shape: ShapeIx) {
+        self.shapes.clear(shape);
+        if let Some(ask) = self.shapes.rows[shape].of.filter(|ask| self.may_be_swapped(*ask)) {
+            self.may_swap_elsewhere(ask);
         }
     }
 
@@ -159,7 +168,7 @@ impl Partition {
     pub(super) fn unblock_all_shapes(&mut self) {
         let all: Vec<ShapeIx> = self.shapes.nowhere.iter().map(|(_, _, shape)| *shape).collect();
         for shape in all {
-            self.shapes.clear(shape);
+            self.try_shape_again(shape);
         }
         self.unblock();
     }

@@ -150,7 +150,7 @@ impl Partition {
             }
             AppState::Resuming => {
                 // QUE-091: no limit of applications holds it back any more, nor its gang.
-                self.ripe.extend(self.apps[ix].reservations.iter().copied());
+                self.ripen_all_of(ix);
                 self.rouse_groups(ix);
             }
             AppState::Accepted => self.rouse_groups(ix),

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use super::{Books, Cx, Partition, predicates::Intent, schedule::Outcome, turns::Place};
 use crate::{
-    alloc::Phase,
+    alloc::{Alloc, Phase},
     app::AskOrder,
     effect::Released,
     event::{Change, Detail, EventKind},
@@ -12,7 +12,8 @@ use crate::{
 };
 
 impl Partition {
-    /// Begins one replacement; applications without one left to begin are put aside.
+    /// Begins one replacement, or asks the shim about one; applications without one left to begin are put aside. Those on the nodes
+    /// of placeholders come first, as among the asks of one application (R6.10): they take no room from the others.
     pub(super) fn try_swaps(&mut self, cx: &mut Cx) -> Outcome {
         while let Some(app) = self.swappable.get_min().copied() {
             let outcome = self.try_swap_of(app, cx);
@@ -21,21 +22,44 @@ impl Partition {
             }
             self.swappable.remove(&app);
         }
+        while let Some(real) = self.elsewhere.first(self.root) {
+            if self.waits_for_turn(real) {
+                return Outcome::Waits;
+            }
+            self.not_elsewhere(real);
+            let outcome = self.try_swap_elsewhere(real, cx);
+            if outcome != Outcome::Nothing {
+                return outcome;
+            }
+        }
         Outcome::Nothing
     }
 
-    fn try_swap_of(&mut self, app: AppIx, cx: &mut Cx) -> Outcome {
+    fn may_swap(&self, app: AppIx) -> bool {
         let row = &self.apps[app];
-        if row.is_free()
-            || row.gang.replaceable.is_empty()
-            || self.is_ending(app)
+        !row.is_free()
+            && !row.gang.replaceable.is_empty()
+            && !self.is_ending(app)
             // CFG-102
-            || !self.queues[row.queue].leaf
-            || (row.state == AppState::Accepted && row.awaits_placeholders())
-        {
+            && self.queues[row.queue].leaf
+            && (row.state != AppState::Accepted || !row.awaits_placeholders())
+    }
+
+    /// An ask that may take the place of a placeholder that is there, or about which another one is being asked.
+    pub(super) fn may_be_swapped(&self, alloc: AllocIx) -> bool {
+        let row = &self.allocs[alloc];
+        let app = &self.apps[row.app];
+        row.is_pending()
+            && !row.is_placeholder()
+            && !row.spec.task_group.is_empty()
+            && (app.asking > 0 || app.gang.replaceable.contains_key(&row.spec.task_group))
+    }
+
+    fn try_swap_of(&mut self, app: AppIx, cx: &mut Cx) -> Outcome {
+        if !self.may_swap(app) {
             return Outcome::Nothing;
         }
-        let mut tried = row.gang.replaced_up_to;
+        let mut tried = self.apps[app].gang.replaced_up_to;
         while let Some((order, real)) = self.next_replacing(app, tried) {
             if self.waits_for_turn(real) {
                 return Outcome::Waits;
@@ -88,8 +112,7 @@ impl Partition {
 
     fn try_swap(&mut self, app: AppIx, real: AllocIx, cx: &mut Cx) -> Outcome {
         let group = self.allocs[real].spec.task_group.clone();
-        let mut first = None;
-        let mut last = None;
+        let (mut fits, mut last) = (false, None);
         let node = match &self.allocs[real].spec.required_node {
             None => None,
             Some(required) => match self.node_by_id.get(required) {
@@ -114,7 +137,7 @@ impl Partition {
                 }
                 continue;
             }
-            first = first.or(Some(placeholder));
+            fits = true;
             if !self.ask_shim {
                 self.begin_swap(placeholder, real, home, cx);
                 return Outcome::Placed;
@@ -129,9 +152,29 @@ impl Partition {
             self.ask_about_swap(placeholder, real, (homes[0], more), false, cx);
             return Outcome::Progress;
         }
-        // R6.10: another node, for the first pair that matched by size.
-        let Some(placeholder) = first else { return Outcome::Nothing };
-        let resource = self.allocs[real].resource.clone();
+        // One that requires its node has no other.
+        if fits && node.is_none() && !self.shapes.is_nowhere(self.allocs[real].shape) {
+            self.may_swap_elsewhere(real);
+        }
+        Outcome::Nothing
+    }
+
+    /// R6.10: another node, for the first pair that matches by size.
+    fn try_swap_elsewhere(&mut self, real: AllocIx, cx: &mut Cx) -> Outcome {
+        let row = &self.allocs[real];
+        let (app, shape, resource) = (row.app, row.shape, row.resource.clone());
+        let open = |placeholder: &&AllocIx| {
+            let ph = &self.allocs[**placeholder];
+            ph.node.is_some() && !ph.released && !ph.preempted && ph.resource.fits(&resource)
+        };
+        let placeholders = self.apps[app].gang.replaceable.get(&row.spec.task_group).filter(|_| self.may_swap(app));
+        let Some(placeholder) = placeholders.and_then(|all| all.iter().find(open)).copied() else {
+            if self.apps[app].asking > 0 {
+                // It may be free for it again.
+                self.apps[app].gang.written(|gang| gang.replaced_up_to = None);
+            }
+            return Outcome::Nothing;
+        };
         match self.find_node(real, &resource) {
             Some(node) => {
                 let placement = self.past_limits(real, Some(node), Books::NODE);
@@ -139,7 +182,10 @@ impl Partition {
                 self.ask_about_swap(placeholder, real, (node, more), true, cx);
                 Outcome::Progress
             }
-            None => Outcome::Nothing,
+            None => {
+                self.shapes.set_nowhere(shape);
+                Outcome::Nothing
+            }
         }
     }
 
@@ -217,13 +263,8 @@ impl Partition {
     ) {
         let row = &self.allocs[real];
         let list = self.apps[row.app].gang.replaceable.get(&row.spec.task_group);
-        let may = |alloc: &AllocIx| {
-            let ph = &self.allocs[*alloc];
-            list.is_some_and(|list| list.contains(alloc))
-                && !ph.released
-                && !ph.preempted
-                && ph.resource.fits(&row.resource)
-        };
+        let fits = |ph: &Alloc| !ph.released && !ph.preempted && ph.resource.fits(&row.resource);
+        let may = |alloc: &AllocIx| list.is_some_and(|list| list.contains(alloc)) && fits(&self.allocs[*alloc]);
         let home = |alloc: &AllocIx| self.allocs[*alloc].node;
         let own = Some(placeholder).filter(may);
         let here = own.filter(|own| home(own) == Some(node));

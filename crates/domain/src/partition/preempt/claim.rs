@@ -59,7 +59,7 @@ impl Partition {
             && self.nodes[node].available.fits(&self.allocs[alloc].resource)
         {
             // It may take what is free now, though others claim it: they get the room of its victims.
-            self.ripe.insert(alloc);
+            self.ripen([alloc]);
         }
         if leaves_room {
             // Beside what is promised there is more room than before.
@@ -197,7 +197,7 @@ impl Partition {
         if let Some(claimant) = self.allocs[victim].victim_of.take()
             && self.has_claim(claimant)
         {
-            self.ripe.insert(claimant);
+            self.ripen([claimant]);
         }
     }
 }

@@ -147,6 +147,31 @@ async fn requests_in_json() {
 }
 
 #[tokio::test]
+async fn a_quota_of_a_namespace() {
+    // QUE-045: what nobody knows in it is passed over.
+    let server = registered().await;
+    let config = "partitions: [{name: default, placementrules: [{name: tag, value: namespace, create: true}], \
+        queues: [{name: root, submitacl: '*'}]}]";
+    let (status, told) = server.send("POST", "/si/v1/rm", &json!({"rmID": "rm-1", "config": config})).await;
+    assert_eq!(status, 200, "{told}");
+    let sent = async |id: &str, zeros: usize| {
+        let quota = format!(r#"{{"x":[{}0],"resources":{{"memory":{{"value":7}}}}}}"#, "0,".repeat(zeros));
+        let tags = json!({"namespace": id, "namespace.resourcequota": quota});
+        let app = json!({"applicationID": id, "partitionName": "default", "ugi": {"user": "u"}, "tags": tags});
+        assert_eq!(server.send("POST", "/si/v1/rm/rm-1/applications", &json!({"new": [app]})).await.0, 202);
+        // What it led to is done when the next one is.
+        server.nodes(&["n1"]).await;
+        let (_, queue) = server.get(&format!("/ws/v1/partition/default/queue/root.{id}")).await;
+        assert_eq!(queue["maxResource"], json!({"memory": 7}), "{queue}");
+        quota.len()
+    };
+    sent("small", 1_000).await;
+    let (before, mut length) = (memory(&server, "VmRSS"), 0);
+    let peak = peak(&server, before, async { length = sent("large", limits::BODY / 2 - 1_000).await }).await;
+    assert_eq!(bound("a quota", length, 1, peak), None);
+}
+
+#[tokio::test]
 async fn requests_in_json_over_websocket() {
     let mut wrong = Vec::new();
     let of_requests = |(_, path, ..): &(&str, &str, String, usize)| !["answers", "heartbeat"].contains(path);

@@ -1,8 +1,12 @@
 //! The way of an application into a queue: placement, creation of queues, limits from tags, gang checks.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
-use serde_json::Value;
+use serde_core::{
+    Deserializer as _,
+    de::{Error as _, MapAccess, Visitor},
+};
+use serde_json::{Deserializer, value::RawValue};
 
 use super::{Cx, Partition, queues::effective};
 use crate::{
@@ -183,37 +187,62 @@ fn tag<'a>(tags: &'a Texts, key: &str) -> Option<&'a str> {
 /// Reads the JSON form of a quota tag: `{"resources":{"memory":{"value":7}}}`, values as numbers or texts. As shims are used
 /// to, keys are compared without case and what is not known is passed over (QUE-045).
 fn quota_of_json(text: &str) -> Option<Resource> {
-    let form: Value = serde_json::from_str(text).ok()?;
     let mut quota = Resource::new();
-    for types in named(&form, "resources")? {
-        for (name, quantity) in members(types)? {
+    each_member(text, |key, types| {
+        if !key.eq_ignore_ascii_case("resources") {
+            return Some(());
+        }
+        each_member(types, |name, quantity| {
             let kind = ResourceType::new(name).filter(|_| quota.len() < MAX_TYPES)?;
             let mut value = 0;
-            for number in named(quantity, "value")? {
-                value = match number {
-                    Value::String(text) => text.parse().ok()?,
-                    Value::Null => value,
-                    number => number.as_i64()?,
-                };
-            }
+            each_member(quantity, |key, number| {
+                if key.eq_ignore_ascii_case("value") {
+                    value = number_of(number, value)?;
+                }
+                Some(())
+            })?;
             quota.set(kind, i128::from(value));
-        }
-    }
+            Some(())
+        })
+    })?;
     Some(quota)
 }
 
-/// What an object has; `null` is an empty one. `None`: it is something else.
-fn members(form: &Value) -> Option<impl Iterator<Item = (&String, &Value)>> {
-    match form {
-        Value::Object(members) => Some(Some(members).into_iter().flatten()),
-        Value::Null => Some(None.into_iter().flatten()),
-        _ => None,
+/// A number, or a text of one; where it is `null` that of before holds.
+fn number_of(json: &str, before: i64) -> Option<i64> {
+    match serde_json::from_str::<Option<i64>>(json) {
+        Ok(number) => Some(number.unwrap_or(before)),
+        Err(_) => serde_json::from_str::<String>(json).ok()?.parse().ok(),
     }
 }
 
-/// What an object has of that name.
-fn named<'a>(form: &'a Value, name: &'static str) -> Option<impl Iterator<Item = &'a Value>> {
-    Some(members(form)?.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value))
+/// Hands out the members of an object, each with the text of its value; nothing is kept of them, so that a large text takes no
+/// more memory. `null` is an object without any. `None`: the text is something else, or `each` did not take a member.
+fn each_member(json: &str, each: impl FnMut(&str, &str) -> Option<()>) -> Option<()> {
+    let mut from = Deserializer::from_str(json);
+    from.deserialize_any(Members(each)).ok()?;
+    from.end().ok()
+}
+
+struct Members<F>(F);
+
+impl<'de, F: FnMut(&str, &str) -> Option<()>> Visitor<'de> for Members<F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<(), A::Error> {
+        while let Some((key, value)) = members.next_entry::<String, &RawValue>()? {
+            (self.0)(&key, value.get()).ok_or_else(|| A::Error::custom("not taken"))?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

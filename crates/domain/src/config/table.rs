@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use super::extra::LogLevel;
-use crate::{duration, types::Nanos};
+use crate::{duration, settings::unsigned, types::Nanos};
 
 type Map = BTreeMap<String, String>;
 
@@ -419,7 +419,9 @@ impl Setting {
             Form::Duration(least, most) => {
                 duration::parse(text).filter(|time| (least..=most).contains(time)).map(Value::Duration)
             }
-            Form::Count(least, most) => count(text).filter(|count| (least..=most).contains(count)).map(Value::Number),
+            Form::Count(least, most) => {
+                unsigned(text).filter(|count| (least..=most).contains(count)).map(Value::Number)
+            }
             Form::Bytes(least) => bytes(text).filter(|bytes| *bytes >= least).map(Value::Number),
             Form::Flag => text.parse().ok().map(Value::Flag),
             Form::AnyFlag => any_flag(text).map(Value::Flag),
@@ -475,17 +477,12 @@ impl Form {
     }
 }
 
-/// Decimal digits without a sign.
-fn count(text: &str) -> Option<u64> {
-    text.parse().ok().filter(|_| !text.starts_with('+'))
-}
-
 /// A number of bytes, with a binary unit or without.
 fn bytes(text: &str) -> Option<u64> {
     let units = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40)];
     let unit = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
     let (number, shift) = unit.unwrap_or((text, 0));
-    count(number)?.checked_mul(1 << shift)
+    unsigned(number)?.checked_mul(1 << shift)
 }
 
 fn are_queues(text: &str) -> bool {

@@ -219,6 +219,11 @@ impl Alloc {
         (self.created, if self.spec.created.is_none() { self.seq } else { 0 })
     }
 
+    /// The shim was asked to end it, and did not say yet that it has.
+    pub fn is_going(&self) -> bool {
+        self.released || self.preempted
+    }
+
     /// A placeholder, in any phase.
     pub fn is_placeholder(&self) -> bool {
         self.spec.placeholder

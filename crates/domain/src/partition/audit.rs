@@ -193,11 +193,8 @@ impl Partition {
         report.count(|| "partition".into(), "gangs of applications that are gone", strays as u64, 0);
         for asks in [&self.ripe, &self.elsewhere] {
             let stray = asks.values().any(|alloc| self.allocs[alloc].is_free());
-            if stray || self.in_order(asks.values()) != *asks {
-                report
-                    .0
-                    .push(Finding { object: "partition".into(), text: "asks that are not where they belong".into() });
-            }
+            let wrong = stray || self.in_order(asks.values()) != *asks;
+            report.count(|| "partition".into(), "lists of asks that are not in order", wrong.into(), 0);
         }
         for (ix, app) in self.apps.iter().filter(|(ix, app)| self.gangs.contains(ix) != app.keeps_for_gang()) {
             let text = format!("its gang is listed: {}", self.gangs.contains(&ix));
@@ -234,7 +231,7 @@ impl Partition {
             let group = app.gang.replaceable.get(&row.spec.task_group);
             let listed = group.is_some_and(|group| group.contains(alloc));
             replaceable += u64::from(listed);
-            let free = row.is_placeholder() && row.phase == Phase::Allocated && !row.preempted && !row.released;
+            let free = row.is_placeholder() && row.phase == Phase::Allocated && !row.is_going();
             if listed != (free && !asked.contains(alloc)) {
                 let text = format!("{}: released {}, replaceable {listed}", row.spec.key, row.released);
                 report.0.push(Finding { object: name(), text });

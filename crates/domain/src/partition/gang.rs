@@ -527,7 +527,7 @@ impl Partition {
         allocs.sort_unstable_by_key(|alloc| self.allocs[*alloc].seq);
         for alloc in allocs {
             let row = &self.allocs[alloc];
-            if row.phase == Phase::Allocated && !row.released && !row.preempted && choose(row.is_placeholder()) {
+            if row.phase == Phase::Allocated && !row.is_going() && choose(row.is_placeholder()) {
                 self.ask_back(alloc, message.clone(), cx);
             }
         }

@@ -21,6 +21,9 @@ pub(super) struct InOrder {
     queues: imbl::OrdSet<(QueueIx, Option<ChildKey>, QueueIx)>,
 }
 
+/// Where an ask belongs.
+type Place = (AppIx, AskOrder, AllocIx);
+
 impl InOrder {
     pub fn is_empty(&self) -> bool {
         self.asks.is_empty()
@@ -33,12 +36,20 @@ impl InOrder {
     /// The first of all.
     pub fn first(&self, root: QueueIx) -> Option<AllocIx> {
         let mut queue = root;
-        while let Some((_, _, child)) = self.queues.range((queue, None, QueueIx(0))..).next().filter(|at| at.0 == queue)
-        {
-            queue = *child;
+        while let Some(child) = self.first_child(queue) {
+            queue = child;
         }
-        let (_, _, app) = self.apps.range((queue, None, AppIx(0))..).next().filter(|at| at.0 == queue)?;
-        self.of(*app).next()
+        self.of(self.first_app(queue)?).next()
+    }
+
+    fn first_child(&self, queue: QueueIx) -> Option<QueueIx> {
+        let (of, _, child) = self.queues.range((queue, None, QueueIx(0))..).next()?;
+        (*of == queue).then_some(*child)
+    }
+
+    fn first_app(&self, leaf: QueueIx) -> Option<AppIx> {
+        let (of, _, app) = self.apps.range((leaf, None, AppIx(0))..).next()?;
+        (*of == leaf).then_some(*app)
     }
 
     fn of(&self, app: AppIx) -> impl Iterator<Item = AllocIx> + '_ {
@@ -46,12 +57,7 @@ impl InOrder {
         asks.map(|(_, alloc)| *alloc)
     }
 
-    fn insert(
-        &mut self,
-        (app, order, alloc): (AppIx, AskOrder, AllocIx),
-        apps: &Table<AppIx, App, 8>,
-        queues: &Table<QueueIx, Queue, 8>,
-    ) {
+    fn insert(&mut self, (app, order, alloc): Place, apps: &Table<AppIx, App, 8>, queues: &Table<QueueIx, Queue, 8>) {
         self.asks.insert((app, order), alloc);
         let row = &apps[app];
         if self.apps.insert((row.queue, row.order.clone(), app)).is_some() {
@@ -66,29 +72,20 @@ impl InOrder {
         }
     }
 
-    fn remove(
-        &mut self,
-        (app, order): (AppIx, AskOrder),
-        apps: &Table<AppIx, App, 8>,
-        queues: &Table<QueueIx, Queue, 8>,
-    ) {
+    fn remove(&mut self, (app, order, _): Place, apps: &Table<AppIx, App, 8>, queues: &Table<QueueIx, Queue, 8>) {
         if self.asks.remove(&(app, order)).is_none() || self.of(app).next().is_some() {
             return;
         }
         let row = &apps[app];
         self.apps.remove(&(row.queue, row.order.clone(), app));
         let mut at = row.queue;
-        while !self.has_below(at)
+        while self.first_child(at).is_none()
+            && self.first_app(at).is_none()
             && let Some(parent) = queues[at].parent
         {
             self.queues.remove(&(parent, queues[at].order, at));
             at = parent;
         }
-    }
-
-    fn has_below(&self, queue: QueueIx) -> bool {
-        self.apps.range((queue, None, AppIx(0))..).next().is_some_and(|at| at.0 == queue)
-            || self.queues.range((queue, None, QueueIx(0))..).next().is_some_and(|at| at.0 == queue)
     }
 
     /// An application of this leaf has another place.
@@ -107,12 +104,15 @@ impl InOrder {
 }
 
 impl Partition {
+    fn place(&self, alloc: AllocIx) -> Place {
+        (self.allocs[alloc].app, self.ask_order(alloc), alloc)
+    }
+
     /// Reserved asks may be placeable: they are looked at before anything else.
     pub(super) fn ripen(&mut self, asks: impl IntoIterator<Item = AllocIx>) {
         for alloc in asks {
             if self.allocs[alloc].reserved.is_some() {
-                let place = (self.allocs[alloc].app, self.ask_order(alloc), alloc);
-                self.ripe.insert(place, &self.apps, &self.queues);
+                self.ripe.insert(self.place(alloc), &self.apps, &self.queues);
             }
         }
     }
@@ -124,20 +124,17 @@ impl Partition {
     }
 
     pub(super) fn not_ripe(&mut self, alloc: AllocIx) {
-        let place = (self.allocs[alloc].app, self.ask_order(alloc));
-        self.ripe.remove(place, &self.apps, &self.queues);
+        self.ripe.remove(self.place(alloc), &self.apps, &self.queues);
     }
 
     /// A real ask that the homes of its placeholders do not do for may find another node.
     pub(super) fn may_swap_elsewhere(&mut self, alloc: AllocIx) {
-        let place = (self.allocs[alloc].app, self.ask_order(alloc), alloc);
-        self.elsewhere.insert(place, &self.apps, &self.queues);
+        self.elsewhere.insert(self.place(alloc), &self.apps, &self.queues);
     }
 
     pub(super) fn not_elsewhere(&mut self, alloc: AllocIx) {
         if !self.elsewhere.is_empty() {
-            let place = (self.allocs[alloc].app, self.ask_order(alloc));
-            self.elsewhere.remove(place, &self.apps, &self.queues);
+            self.elsewhere.remove(self.place(alloc), &self.apps, &self.queues);
         }
     }
 
@@ -152,8 +149,7 @@ impl Partition {
     pub(super) fn in_order(&self, asks: impl Iterator<Item = AllocIx>) -> InOrder {
         let mut found = InOrder::default();
         for alloc in asks.filter(|alloc| self.allocs.get(*alloc).is_some()) {
-            let place = (self.allocs[alloc].app, self.ask_order(alloc), alloc);
-            found.insert(place, &self.apps, &self.queues);
+            found.insert(self.place(alloc), &self.apps, &self.queues);
         }
         found
     }

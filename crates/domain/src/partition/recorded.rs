@@ -56,7 +56,7 @@ impl Recorded {
         for row in partition.allocs.values().filter(|row| row.spec.foreign.is_none()) {
             let Some(app) = partition.apps.get(row.app) else { continue };
             let placed = row.is_allocated().then_some(row.bound);
-            let live = Live { placed, goes: row.released || row.preempted };
+            let live = Live { placed, goes: row.is_going() };
             recorded.live.entry(app.id.clone()).or_default().insert(row.spec.key.clone(), live);
         }
         recorded

@@ -130,7 +130,7 @@ impl Partition {
             last = Some(placeholder);
             let resource = self.allocs[real].resource.clone();
             let ph = &self.allocs[placeholder];
-            let Some(home) = ph.node.filter(|_| !ph.released && !ph.preempted) else { continue };
+            let Some(home) = ph.node.filter(|_| !ph.is_going()) else { continue };
             if !ph.resource.fits(&resource) && !crate::planted!("swap-too-large") {
                 if asked.is_none() {
                     self.cancel_placeholder(placeholder, real, cx);
@@ -165,7 +165,7 @@ impl Partition {
         let (app, shape, resource) = (row.app, row.shape, row.resource.clone());
         let open = |placeholder: &&AllocIx| {
             let ph = &self.allocs[**placeholder];
-            ph.node.is_some() && !ph.released && !ph.preempted && ph.resource.fits(&resource)
+            ph.node.is_some() && !ph.is_going() && ph.resource.fits(&resource)
         };
         let placeholders = self.apps[app].gang.replaceable.get(&row.spec.task_group).filter(|_| self.may_swap(app));
         let Some(placeholder) = placeholders.and_then(|all| all.iter().find(open)).copied() else {
@@ -207,7 +207,7 @@ impl Partition {
     /// The shim answered, or the real ask waits for no answer: the placeholder may be replaced by any, if it is still there.
     pub(super) fn replaceable_again(&mut self, placeholder: AllocIx, seq: u64) {
         let ph = &self.allocs[placeholder];
-        let waits = !ph.is_free() && ph.seq == seq && ph.phase == Phase::Allocated && !ph.released && !ph.preempted;
+        let waits = !ph.is_free() && ph.seq == seq && ph.phase == Phase::Allocated && !ph.is_going();
         if waits {
             let (app, group) = (ph.app, ph.spec.task_group.clone());
             self.apps[app].gang.replaceable.entry(group).or_default().insert(placeholder);
@@ -263,7 +263,7 @@ impl Partition {
     ) {
         let row = &self.allocs[real];
         let list = self.apps[row.app].gang.replaceable.get(&row.spec.task_group);
-        let fits = |ph: &Alloc| !ph.released && !ph.preempted && ph.resource.fits(&row.resource);
+        let fits = |ph: &Alloc| !ph.is_going() && ph.resource.fits(&row.resource);
         let may = |alloc: &AllocIx| list.is_some_and(|list| list.contains(alloc)) && fits(&self.allocs[*alloc]);
         let home = |alloc: &AllocIx| self.allocs[*alloc].node;
         let own = Some(placeholder).filter(may);

@@ -1,0 +1,246 @@
+//! How a resource manager registers and gets a configuration: what a door has is read and checked here before its `RmActor` hears
+//! of it, so that what is refused changes nothing.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use tokio::{task::spawn_blocking, time::timeout};
+
+use super::{Topology, check_id, lock};
+use crate::{
+    actors::rm::{
+        Reconfigure, Register, RmSettings,
+        handle::{RmHandle, closing},
+        no_partitions,
+    },
+    config::{LoadedConfig, Refused, table},
+    messages::{
+        limits,
+        rm::{Predicates, Refusal, RefusalKind},
+    },
+};
+
+/// What the refusal of an update begins with.
+const UPDATE: &str = "update of configuration failed";
+/// How long a configuration waits until it is read.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A registration as a door has it.
+#[derive(Clone, Debug, Default)]
+pub struct Registration {
+    /// Id of the resource manager.
+    pub rm: String,
+    /// Version of the interface client.
+    pub version: String,
+    /// Policy group.
+    pub policy_group: String,
+    /// Build information.
+    pub build_info: BTreeMap<String, String>,
+    /// Configuration; empty for the server's own.
+    pub config: String,
+    /// Extra configuration.
+    pub extra: BTreeMap<String, String>,
+    /// How the shim wants to be asked.
+    pub predicates: Predicates,
+    /// It answers state dump requests.
+    pub state_dump: bool,
+    /// It is sent with the token of a resource manager only: the settings of the whole process stay as they are.
+    pub tenant: bool,
+}
+
+/// A registration that was taken.
+#[derive(Clone, Debug)]
+pub struct Registered {
+    /// The session.
+    pub epoch: u64,
+    /// The configuration that is in force, for what is to be told of it ([`LoadedConfig::notes`]).
+    pub config: Arc<LoadedConfig>,
+}
+
+/// Why a registration or a configuration was refused.
+#[derive(Clone, Debug)]
+pub enum Refusals {
+    /// The configuration has faults.
+    Config(Refused),
+    /// Anything else.
+    Other(Refusal),
+}
+
+impl From<Refusal> for Refusals {
+    fn from(refusal: Refusal) -> Self {
+        Refusals::Other(refusal)
+    }
+}
+
+impl Topology {
+    /// Registers a resource manager: all of it, or nothing changes (R1.11, CFG-090a).
+    pub async fn register(self: &Arc<Self>, registration: Registration) -> Result<Registered, Refusals> {
+        self.open()?;
+        check_id(&registration.rm)?;
+        if let Some(why) = self.logs.get().and_then(|logs| logs.refuses(&registration.rm)) {
+            return Err(Refusal::new(RefusalKind::Closing, why).into());
+        }
+        self.has_room_for(&registration.rm)?;
+        let settings = self.read_settings(&registration.extra, registration.tenant)?;
+        let default_config = registration.config.is_empty();
+        let config = self.load(registration.config, "registration of RM failed").await?;
+        let extra = Arc::new(registration.extra);
+        let policy_group: Arc<str> = registration.policy_group.into();
+        for _ in 0..3 {
+            if let Some(leaders) = self.leaders.get()
+                && let Err(refusal) = leaders.lead(&registration.rm).await
+            {
+                return Err(self.led_by(&registration.rm, refusal).await.into());
+            }
+            let handle = self.find_or_create(&registration.rm)?;
+            let register = Register {
+                version: registration.version.clone(),
+                policy_group: policy_group.clone(),
+                build_info: registration.build_info.clone(),
+                config: config.clone(),
+                default_config,
+                extra: extra.clone(),
+                settings: settings.clone(),
+                predicates: registration.predicates,
+                state_dump: registration.state_dump,
+                tenant: registration.tenant,
+            };
+            match handle.addr.send(register).await {
+                Ok(Ok(epoch)) => {
+                    log_notes(&registration.rm, &config);
+                    return Ok(Registered { epoch, config });
+                }
+                // It was forgotten just now: a new one takes its place.
+                Err(_) => self.open()?,
+                Ok(Err(refusal)) if refusal.kind == RefusalKind::Unknown => self.open()?,
+                Ok(Err(refusal)) => return Err(refusal.into()),
+            }
+        }
+        let detail = format!("resource manager \"{}\" was forgotten while it registered: try again", registration.rm);
+        Err(Refusal::new(RefusalKind::State, detail).into())
+    }
+
+    /// One more session would not take the files that the others need.
+    fn has_room_for(&self, rm: &str) -> Result<(), Refusal> {
+        let has_session = |handle: &RmHandle| handle.view.load().shared.is_some();
+        if self.find(rm).is_some_and(|handle| has_session(&handle)) {
+            return Ok(());
+        }
+        let (running, most) = (self.known().iter().filter(|handle| has_session(handle)).count(), limits::sessions());
+        if running < most {
+            return Ok(());
+        }
+        let detail = format!(
+            "{running} resource managers have a session, which is the limit of this server (a quarter of the files that it may open): \
+             one of them has to unregister first"
+        );
+        Err(Refusal::new(RefusalKind::Busy, detail))
+    }
+
+    /// Updates the configuration of a resource manager (R1.12–R1.15), and gives the one that is in force then; a refused update
+    /// changes nothing (SEEDS S23). `policy_group`: the one that the update is for; empty where it names none. That of a
+    /// `tenant` leaves the settings of the whole process as they are. `epoch`: the session that it is for; `None`: the one that runs.
+    pub async fn configure(
+        &self,
+        rm: &str,
+        epoch: Option<u64>,
+        policy_group: &str,
+        text: String,
+        extra: BTreeMap<String, String>,
+        tenant: bool,
+    ) -> Result<Arc<LoadedConfig>, Refusals> {
+        self.open()?;
+        let unknown = || Refusal::new(RefusalKind::Unknown, no_partitions(rm));
+        let handle = self.look_up(rm).await?.ok_or_else(unknown)?;
+        let settings = self.read_settings(&extra, tenant)?;
+        let default_config = text.is_empty();
+        let config = self.load_update(text).await?;
+        let extra = Arc::new(extra);
+        let message = Reconfigure {
+            config: config.clone(),
+            default_config,
+            only_default: false,
+            policy_group: policy_group.into(),
+            extra: Some((extra, settings)),
+            tenant,
+            epoch,
+        };
+        handle.addr.send(message).await.unwrap_or_else(|_| Err(closing()))?;
+        log_notes(rm, &config);
+        Ok(config)
+    }
+
+    /// Reads and checks a configuration as an update would; an empty text is the server's own. Nothing is applied. A registration runs
+    /// a partition whose rules cannot be built without any, an update is refused (CFG-098).
+    pub async fn load_update(&self, text: String) -> Result<Arc<LoadedConfig>, Refusals> {
+        let config = self.load(text, UPDATE).await?;
+        config.check_rules().map_err(|refused| prefixed(refused, UPDATE))?;
+        Ok(config)
+    }
+
+    /// The same on the thread of the caller, which has to be one that may take its time.
+    pub fn load_update_here(&self, text: &str) -> Result<Arc<LoadedConfig>, Refusals> {
+        if text.is_empty() {
+            return Ok(lock(&self.defaults).present());
+        }
+        let loaded = crate::config::load(text).and_then(|config| config.check_rules().map(|()| config));
+        loaded.map(Arc::new).map_err(|refused| prefixed(refused, UPDATE))
+    }
+
+    /// What the extra configuration of a resource manager says about it; a tenant may take only so much.
+    fn read_settings(&self, extra: &BTreeMap<String, String>, tenant: bool) -> Result<RmSettings, Refusal> {
+        let invalid = |detail| Refusal::new(RefusalKind::Invalid, detail);
+        let settings = RmSettings::read(extra).map_err(invalid)?;
+        if tenant {
+            table::check_most(extra).map_err(|fault| invalid(format!("extraConfig {fault}")))?;
+        }
+        let most = self.limits.items();
+        match settings.max_items.filter(|items| *items > most) {
+            None => Ok(settings),
+            Some(items) => Err(invalid(format!(
+                "extraConfig rm.maxItems: \"{items}\" is more than this server takes in a request, which is {most}: it has to be \
+                 started with a larger --rm-max-items"
+            ))),
+        }
+    }
+
+    async fn load(&self, text: String, what: &str) -> Result<Arc<LoadedConfig>, Refusals> {
+        if text.is_empty() {
+            return Ok(lock(&self.defaults).present());
+        }
+        let busy = format!("{what}: other configurations are read: try again in a moment");
+        let turn = timeout(PATIENCE, self.loads.clone().acquire_owned()).await;
+        let turn = turn.map_err(|_| Refusal::new(RefusalKind::Closing, busy))?;
+        // A large text takes a while: not on the thread of a door.
+        let loaded = spawn_blocking(move || {
+            // It takes its memory, though nobody may wait for it any more.
+            let _turn = turn;
+            crate::config::load(&text)
+        })
+        .await;
+        let loaded = loaded.map_err(|_| Refusal::new(RefusalKind::Invalid, format!("{what}: unreadable")))?;
+        loaded.map(Arc::new).map_err(|refused| prefixed(refused, what))
+    }
+}
+
+/// Notes on a configuration that are logged; one may have a fault in each of many queues.
+const LOGGED_NOTES: usize = 20;
+
+/// What is accepted and does not do what it looks like (SEEDS S34).
+fn log_notes(rm: &str, config: &LoadedConfig) {
+    for note in config.notes().take(LOGGED_NOTES) {
+        tracing::warn!(code = "configuration-note", rm, "configuration: {note}");
+    }
+    let more = config.notes().count().saturating_sub(LOGGED_NOTES);
+    if more > 0 {
+        tracing::warn!(
+            code = "configuration-note",
+            rm,
+            "configuration: {more} more of these; callboard validate lists all"
+        );
+    }
+}
+
+fn prefixed(mut refused: Refused, what: &str) -> Refusals {
+    refused.message = format!("{what}: {}", refused.message);
+    Refusals::Config(refused)
+}

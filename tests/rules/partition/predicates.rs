@@ -77,6 +77,36 @@ fn a_gang_too_large_to_be_asked_about_beside_others_gets_its_turn() {
 }
 
 #[test]
+fn of_gangs_that_wait_to_be_asked_about_the_first_in_order_comes_first() {
+    // R5.20
+    let atomic = QUEUES.replace("- name: a\n", "- name: a\n            properties: {gang.admission: atomic}\n");
+    let mut env = Env::new(&atomic);
+    env.apply(side_by_side());
+    env.apply(Command::AskPredicates(true));
+    env.node("n1", 2000);
+    env.app("app-1", "root.b");
+    env.ask(asks("app-1", 200));
+    let gang = |app: &str, priority| -> Vec<Ask> {
+        let placeholders = (0..100).map(|n| Ask::new(app, &format!("{app}-p{n:03}"), 1).placeholder("tg"));
+        placeholders.map(|ask| ask.priority(priority)).collect()
+    };
+    let mut both = Vec::new();
+    for (app, priority) in [("low", 0), ("high", 10)] {
+        env.gang(app, "root.a", 100, "Soft");
+        both.extend(gang(app, priority));
+    }
+    env.ask(both);
+    assert_eq!(env.questions.len(), 200, "there is no room for a gang");
+    while env.questions.len() <= 200 {
+        env.answer_one();
+    }
+    assert!(env.questions.iter().any(|question| question.key.starts_with("high")));
+    assert!(!env.questions.iter().any(|question| question.key.starts_with("low")));
+    env.answer_all();
+    assert_eq!(env.partition.placeholders, 200);
+}
+
+#[test]
 fn what_nobody_answers_is_asked_about_again_at_once() {
     // R5.27: the stream to the shim was lost, which says nothing of the node.
     let atomic = QUEUES.replace("- name: a\n", "- name: a\n            properties: {gang.admission: atomic}\n");

@@ -137,7 +137,8 @@ impl Partition {
     /// Charges the whole gang without showing it, and asks the shim about each of its placeholders.
     fn ask_for_gang(&mut self, app: AppIx, found: Vec<(AllocIx, NodeIx)>, cx: &mut Cx) -> Outcome {
         if !self.may_ask_about_gang(app, found.len()) {
-            return Outcome::Nothing;
+            // The step ends here: what comes after it in order is not to wait, or be asked about, in its place.
+            return Outcome::Progress;
         }
         let mut held = Held { charged: Vec::with_capacity(found.len()), open: found.len() };
         for (alloc, node) in found {

@@ -145,7 +145,7 @@ pub fn open(directory: &Path, limits: Limits, clock: Clock) -> Result<Opened, Op
                 code = "events-not-closed-last",
                 from = end,
                 to = next - 1,
-                "the event store was not closed: these ids may be lost"
+                "the event store was not closed: events of its last moments may be lost; these ids are given to no others"
             ),
         }
         EventGap { from: end, end: next, reason }

@@ -1,6 +1,6 @@
 //! The books of users and groups, kept by `domain::ugm`: this file only brings its handles, amounts and events together.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use super::{Cx, Partition};
 use crate::{
@@ -35,23 +35,10 @@ impl Partition {
         crate::planted!("limit-ignored") || self.apps[app].track.is_none_or(|track| self.ugm.fits(track, request))
     }
 
-    /// As `user_fits`, beside what is promised to asks of the application that have preempted.
+    /// As `user_fits`, beside what is promised to asks that have preempted.
     pub(super) fn user_fits_beside(&self, app: AppIx, request: &Resource) -> bool {
-        self.user_fits(app, &self.beside_claims(app, request))
-    }
-
-    /// A request with what is promised to asks of its application that have preempted, of the types that it wants: a limit looks at
-    /// no others (UGM-031).
-    pub(super) fn beside_claims<'a>(&self, app: AppIx, request: &'a Resource) -> Cow<'a, Resource> {
-        let claimed = &self.apps[app].claimed;
-        if claimed.is_empty() {
-            return Cow::Borrowed(request);
-        }
-        let mut wanted = request.clone();
-        for (kind, amount) in request.iter().filter(|(_, amount)| *amount > 0) {
-            wanted.set(kind.clone(), amount + claimed.amount(kind));
-        }
-        Cow::Owned(wanted)
+        crate::planted!("limit-ignored")
+            || self.apps[app].track.is_none_or(|track| self.ugm.fits_beside(track, request))
     }
 
     /// What user and group may still use; `None`: nothing limits (UGM-030).

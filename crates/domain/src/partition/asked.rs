@@ -131,8 +131,7 @@ impl Partition {
             Hold::UserQuota => {
                 let group = row.groups_by_key.get(key);
                 let told = group.is_some_and(|group| group.hold == Some(hold) && group.fresh.is_empty());
-                let wanted = || self.beside_claims(app, resource);
-                let fits = |track| self.ugm.fits_without(track, &wanted(), &self.charged_for_questions());
+                let fits = |track| self.ugm.fits_without(track, resource, &self.charged_for_questions());
                 !told && row.track.is_some_and(fits)
             }
             Hold::Nodes | Hold::RequiredNode | Hold::Gang | Hold::GangRoom => false,

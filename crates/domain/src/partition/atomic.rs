@@ -63,7 +63,7 @@ impl Partition {
             return Err(Hold::Gang);
         }
         let (total, level) = self.gang_shortage(app);
-        if !self.user_fits(app, &total) || level.is_some() {
+        if !self.user_fits_beside(app, &total) || level.is_some() {
             self.limited = true;
             return Err(Hold::GangRoom);
         }

@@ -389,6 +389,7 @@ impl Partition {
                 user: &app.user,
                 queue: &app.queue_path,
                 usage: usage.get(ix)?,
+                promised: &app.claimed,
             })
         });
         for text in self.ugm.audit(live) {

@@ -448,8 +448,7 @@ impl<'a> Explainer<'a> {
             return Why::Placeholder { live };
         }
         let resource = &partition.allocs[first].resource;
-        let wanted = partition.beside_claims(app, resource);
-        if let Some(refusal) = row.track.and_then(|track| partition.ugm.exceeded(track, &wanted)) {
+        if let Some(refusal) = row.track.and_then(|track| partition.ugm.exceeded(track, resource)) {
             return Why::UserQuota(refusal);
         }
         let level = partition.queue_fits(row.queue, resource).err();

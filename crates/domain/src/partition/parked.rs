@@ -217,7 +217,7 @@ impl Partition {
         match (bar.to_run, bar.owner.is_some()) {
             (true, true) => self.user_can_run(*app),
             (true, false) => self.full_of_apps(*app).is_none(),
-            (false, true) => self.user_fits(*app, &row.least),
+            (false, true) => self.user_fits_beside(*app, &row.least),
             (false, false) => self.queue_fits(self.apps[*app].queue, &row.least).is_ok(),
         }
     }

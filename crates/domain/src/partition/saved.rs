@@ -231,6 +231,7 @@ impl Partition {
         partition.sort_wanting();
         partition.put_in_order();
         partition.ugm.limit_again(limits_of(&conf).iter().map(|(path, entries)| (path, *entries)));
+        partition.promise_users();
         Ok(partition)
     }
 

@@ -18,6 +18,8 @@ pub struct Live<'a> {
     pub queue: &'a str,
     /// Sum of its allocations, placeholders included.
     pub usage: &'a Resource,
+    /// What its asks that have preempted are promised.
+    pub promised: &'a Resource,
 }
 
 #[derive(Default)]
@@ -34,7 +36,9 @@ impl Ugm {
         let mut faults = Vec::new();
         let mut sums: BTreeMap<(TrackerIx, &str), Sum> = BTreeMap::new();
         let mut seen = BTreeSet::new();
+        let mut promised = Vec::new();
         for app in live {
+            promised.push((app.track, app.promised));
             if !seen.insert(app.track) {
                 faults.push(format!("application {}: given twice, or its handle is that of another", app.id));
             }
@@ -45,6 +49,7 @@ impl Ugm {
         }
         self.audit_levels(&sums, &mut faults);
         self.audit_trackers(&mut faults);
+        self.audit_promised(promised.into_iter(), &mut faults);
         faults
     }
 

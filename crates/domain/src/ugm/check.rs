@@ -31,6 +31,8 @@ struct Bound<'a> {
     /// `None`: nothing is used.
     level: Option<&'a Level>,
     at: Option<LevelIx>,
+    /// To asks that have preempted.
+    promised: Option<&'a Resource>,
 }
 
 impl Bound<'_> {
@@ -38,6 +40,15 @@ impl Bound<'_> {
     /// over-used counts as 0 (R0.4).
     fn fits(&self, request: &Resource) -> bool {
         self.fits_without(request, |_| 0)
+    }
+
+    /// As `fits`, beside what is promised.
+    fn fits_beside(&self, request: &Resource) -> bool {
+        self.fits_without(request, |kind| -self.promised(kind))
+    }
+
+    fn promised(&self, kind: &ResourceType) -> i128 {
+        self.promised.map_or(0, |promised| promised.amount(kind))
     }
 
     /// As `fits`, as if so much of what is used were not.
@@ -77,6 +88,13 @@ impl Bound<'_> {
             applications: self.applications(),
         }
     }
+
+    /// The same, with what is promised among what is used.
+    fn refusal_beside(&self) -> Refusal {
+        let mut refusal = self.refusal();
+        self.promised.into_iter().for_each(|promised| refusal.used.add(promised));
+        refusal
+    }
 }
 
 impl Ugm {
@@ -84,9 +102,13 @@ impl Ugm {
     /// (UGM-030), without limits of groups in queues where a limit names the user (SEEDS S29).
     /// Types that no limit names are missing, over-used ones are negative; `None`: nothing limits.
     pub fn headroom(&self, track: Tracked) -> Option<Resource> {
+        self.least(track, |bound| bound.headroom())
+    }
+
+    fn least(&self, track: Tracked, headroom: impl Fn(&Bound) -> Option<Resource>) -> Option<Resource> {
         let mut least: Option<Resource> = None;
         self.all(track, |bound| {
-            if let Some(headroom) = bound.headroom() {
+            if let Some(headroom) = headroom(bound) {
                 least = Some(least.as_ref().map_or_else(|| headroom.clone(), |least| least.min(&headroom)));
             }
             true
@@ -99,12 +121,26 @@ impl Ugm {
         self.all(track, |bound| bound.fits(request))
     }
 
-    /// A request would fit the headroom if these amounts of these applications were not charged.
+    /// The same, beside what is promised to asks that have preempted.
+    pub fn fits_beside(&self, track: Tracked, request: &Resource) -> bool {
+        self.all(track, |bound| bound.fits_beside(request))
+    }
+
+    /// As [`Ugm::headroom`], beside what is promised to asks that have preempted.
+    pub fn headroom_beside(&self, track: Tracked) -> Option<Resource> {
+        self.least(track, |bound| {
+            let headroom = bound.headroom()?;
+            Some(bound.promised.map_or_else(|| headroom.clone(), |promised| headroom.minus_known(promised)))
+        })
+    }
+
+    /// As [`Ugm::fits_beside`], if these amounts of these applications were not charged.
     pub fn fits_without(&self, track: Tracked, request: &Resource, less: &[(Tracked, Resource)]) -> bool {
         self.all(track, |bound| {
             let there = less.iter().filter(|(app, _)| self.is_charged_at(*app, bound.at));
             let there: Vec<&Resource> = there.map(|(_, amount)| amount).collect();
-            bound.fits_without(request, |kind| there.iter().map(|amount| amount.amount(kind)).sum())
+            let less = |kind: &ResourceType| there.iter().map(|amount| amount.amount(kind)).sum::<i128>();
+            bound.fits_without(request, |kind| less(kind) - bound.promised(kind))
         })
     }
 
@@ -129,9 +165,10 @@ impl Ugm {
         self.apps[track].counted
     }
 
-    /// The limit that a request does not fit, the one nearest to root, the user's before the group's; `None` where it fits.
+    /// The limit that a request does not fit, the one nearest to root, the user's before the group's; `None` where it fits. What is
+    /// promised to asks that have preempted counts as used.
     pub fn exceeded(&self, track: Tracked, request: &Resource) -> Option<Refusal> {
-        self.first(track, |bound| bound.fits(request))
+        self.first(track, |bound| bound.fits_beside(request))
     }
 
     /// The limit that keeps an application from starting; `None` where [`Ugm::can_run`].
@@ -139,11 +176,11 @@ impl Ugm {
         if self.apps[track].counted { None } else { self.first(track, |bound| bound.admits()) }
     }
 
-    /// Every limit that counts for an application, with what is used of it: from root to its leaf, those of its user first.
+    /// Every limit that counts for an application, with what is used or promised of it: from root to its leaf, those of its user first.
     pub fn bounds(&self, track: Tracked) -> Vec<Refusal> {
         let mut all = Vec::new();
         self.all(track, |bound| {
-            all.push(bound.refusal());
+            all.push(bound.refusal_beside());
             true
         });
         all
@@ -162,6 +199,7 @@ impl Ugm {
                 limit,
                 level: Some(level),
                 at: Some(at),
+                promised: None,
             };
             let used_up = bound.headroom().is_some_and(|headroom| headroom.has_negative());
             if used_up || limit.applications > 0 && bound.applications() > limit.applications {
@@ -179,7 +217,7 @@ impl Ugm {
         let mut refusal = None;
         self.all(track, |bound| {
             if !passes(bound) {
-                refusal = Some(bound.refusal());
+                refusal = Some(bound.refusal_beside());
             }
             refusal.is_none()
         });
@@ -199,7 +237,8 @@ impl Ugm {
                     continue;
                 }
                 let (who, name, path) = (tracker.who, &tracker.name, &level.path);
-                let bound = Bound { who, name, path, limit, level: Some(level), at: Some(*at) };
+                let promised = self.promised.at(who, name, path);
+                let bound = Bound { who, name, path, limit, level: Some(level), at: Some(*at), promised };
                 if !passes(&bound) {
                     return false;
                 }
@@ -221,7 +260,8 @@ impl Ugm {
                     continue;
                 }
                 let at = tracker.and_then(|tracker| self.level_by_path.get(&(*tracker, path.clone()))).copied();
-                let bound = Bound { who, name, path, limit, level: at.map(|at| &self.levels[at]), at };
+                let promised = self.promised.at(who, name, path);
+                let bound = Bound { who, name, path, limit, level: at.map(|at| &self.levels[at]), at, promised };
                 if !passes(&bound) {
                     return false;
                 }

@@ -18,6 +18,7 @@ mod check;
 mod event;
 mod freed;
 mod limits;
+mod promised;
 mod reload;
 mod table;
 mod view;
@@ -39,6 +40,7 @@ pub use self::{
 };
 use self::{
     limits::Limits,
+    promised::Promised,
     table::{Table, row},
 };
 use super::{
@@ -74,6 +76,7 @@ pub struct Ugm {
     apps: Table<Tracked, App>,
     limits: Arc<Limits>,
     freed: Freed,
+    promised: Promised,
 }
 
 #[derive(Clone, Debug)]
@@ -265,6 +268,7 @@ impl Ugm {
 
     /// Forgets an application that ended by itself. Whatever it was still charged is taken back.
     pub fn close(&mut self, track: Tracked, out: &mut Vec<UgmEvent>) {
+        self.promise_nothing(track);
         self.settle(track, None, false, out);
         self.apps.take(track);
     }
@@ -272,6 +276,7 @@ impl Ugm {
     /// Forgets an application that the resource manager removed, with one event for the sum of what it still used,
     /// also when that is nothing (EVT-050, EVT-051).
     pub fn remove(&mut self, track: Tracked, out: &mut Vec<UgmEvent>) {
+        self.promise_nothing(track);
         self.settle(track, None, true, out);
         self.apps.take(track);
     }
@@ -524,7 +529,7 @@ fn usage_detail(who: Who) -> Detail {
 
 variants!(Who { 1 User, 2 Group });
 // Limits are those of the configuration: see `Ugm::limit_again`.
-map!(Ugm { 1 trackers, 2 tracker_by_name, 3 levels, 4 level_by_path, 5 apps, 6 limits as Skip, 7 freed as Skip });
+map!(Ugm { 1 trackers, 2 tracker_by_name, 3 levels, 4 level_by_path, 5 apps, 6 limits as Skip, 7 freed as Skip, 8 promised });
 list!(Tracker { who, name, apps, counted, configured, pinned, levels });
 map!(Level {
     1 tracker,

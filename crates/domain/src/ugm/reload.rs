@@ -63,6 +63,7 @@ impl Ugm {
                 level.limit = self.limits.of(tracker.who, &tracker.name, &level.path).cloned();
             }
         }
+        self.sum_up_again();
     }
 
     fn announce_gone(&self, old: &Limits, new: &Limits, out: &mut Vec<UgmEvent>) {

@@ -1,8 +1,10 @@
 //! Claims and reservations when things change underneath (R5.30–R5.39, R7.27, R7.28, R7.38).
 
+use std::sync::Arc;
+
 use callboard::domain::{
     alloc::Foreign,
-    command::{Command, NodeAction},
+    command::{AddApplication, Command, NodeAction},
     resources::Resource,
     types::Termination,
 };
@@ -289,4 +291,41 @@ fn what_is_promised_holds_back_those_that_want_it() {
         Ask::new("app-a", "both", 0).sized(Resource::of(&[("vcore", 1), ("memory", 1)])),
     ]);
     assert_eq!(env.heard(), ["app-a Running", "new cores on n2"]);
+}
+
+#[test]
+fn nobody_preempts_for_what_the_limits_of_the_user_will_not_allow() {
+    // R7.2, UGM-030: once the first is promised room, the limit is full, for all applications of the user or group.
+    let limits = [
+        "{limit: alice, users: [alice], maxresources: {memory: 30}}",
+        "{limit: dev, groups: [dev], maxresources: {memory: 30}}",
+        "{limit: each, users: ['*'], maxresources: {memory: 30}}",
+        "{limit: ops, groups: [ops], maxresources: {memory: 10}}, {limit: each, groups: ['*'], maxresources: {memory: 30}}",
+    ];
+    for limit in limits {
+        for apps in [["app-1", "app-1", "app-1"], ["app-1", "app-2", "app-2"]] {
+            let mut env = full(&A_AND_B.replace("{name: a, ", &format!("{{name: a, limits: [{limit}], ")));
+            for id in ["app-1", "app-2"] {
+                let groups = Some(Arc::from([Arc::from("dev")]));
+                env.add_app(AddApplication { id: id.into(), queue: "root.a".into(), groups, ..env.by("alice") });
+            }
+            env.heard();
+            let asks = apps.iter().enumerate().map(|(n, app)| Ask::new(app, &format!("k{n}"), 20).preempts());
+            env.ask(asks.collect());
+            env.pass(20);
+            let heard = env.heard();
+            let ended = heard.iter().filter(|text| text.ends_with("Preempted")).count();
+            assert_eq!((ended, env.partition.reservations), (1, 1), "{limit} {apps:?}: {heard:?}");
+            // What it was promised, and does not want any more, is open to the next.
+            env.release("app-1", "k0", Termination::StoppedByRm);
+            env.confirm_all();
+            env.pass(20);
+            assert!(env.heard().contains(&"new k1 on n1".to_owned()), "{limit} {apps:?}");
+            assert_eq!(env.partition.reservations, 0);
+            for id in ["app-1", "app-2", "app-a", "app-b"] {
+                env.remove_app(id);
+            }
+            env.assert_empty();
+        }
+    }
 }

@@ -69,8 +69,8 @@ impl Partition {
         }
     }
 
-    /// Room is promised to an ask that has preempted, on its node, in its application and in every queue of its path; or is
-    /// not promised any more.
+    /// Room is promised to an ask that has preempted, on its node, in its application, in every queue of its path and in the
+    /// limits of its user and group; or is not promised any more.
     pub(in super::super) fn count_promised(&mut self, alloc: AllocIx, node: Option<NodeIx>, claim: &Claim, more: bool) {
         let app = self.allocs[alloc].app;
         if let Some(node) = node {
@@ -78,7 +78,10 @@ impl Partition {
         }
         let (amount, row) = (claim.promised(), &mut self.apps[app]);
         row.claimed.count(amount, more);
-        let queue = row.queue;
+        let (queue, track) = (row.queue, row.track);
+        if let Some(track) = track {
+            self.ugm.promise(track, amount, more);
+        }
         for queue in self.up(queue) {
             self.queues[queue].claimed.count(amount, more);
         }

@@ -78,7 +78,7 @@ impl Partition {
         let (mut last, mut again) = (goes_on.map(|(last, _)| last), goes_on.map_or(NEVER, |(_, again)| again));
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
         let asks = group.asks.clone();
-        let queue = self.apps[app].queue;
+        let (queue, resource) = (self.apps[app].queue, self.shapes.resource(key.shape).clone());
         let (mut made, mut asked, mut last_tried) = (0, false, false);
         // Where it has to stop: when it may go on.
         let mut on = None;
@@ -89,7 +89,9 @@ impl Partition {
                 last = Some(*order);
                 continue;
             }
-            on = if made == BATCH {
+            // R7.2: each that is promised room leaves less to the next, and none preempts for what its user may not have.
+            let limited = hold != Hold::GangRoom && !self.user_fits_beside(app, &resource);
+            on = if made == BATCH || limited {
                 Some(cx.now)
             } else if hold == Hold::GangRoom && last_tried {
                 // One of them tries for all.
@@ -98,7 +100,7 @@ impl Partition {
                 self.must_wait(queue, cx.now)
             };
             if on.is_some() {
-                if made < BATCH && self.queues[queue].attempts.1 >= ATTEMPTS {
+                if made < BATCH && !limited && self.queues[queue].attempts.1 >= ATTEMPTS {
                     for alloc in asks.range(*order..).map(|(_, alloc)| *alloc) {
                         if self.preempt_due(alloc) <= cx.now {
                             self.log(alloc, "Preemption max attempts exhausted", cx.now);

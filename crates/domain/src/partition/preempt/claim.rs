@@ -38,6 +38,15 @@ impl Partition {
         self.claims.contains_key(&alloc)
     }
 
+    /// What was written before users were promised anything has claims without that.
+    pub(in super::super) fn promise_users(&mut self) {
+        if self.ugm.promises_nothing() {
+            for app in self.apps.iter().map(|(_, row)| row).filter(|row| !row.claimed.is_empty()) {
+                app.track.into_iter().for_each(|track| self.ugm.promise(track, &app.claimed, true));
+            }
+        }
+    }
+
     /// The ask is promised the room of its victims; with it the whole gang, where it preempts for that.
     pub(super) fn begin_claim(&mut self, alloc: AllocIx, victims: &[AllocIx], gang: Option<&Resource>) {
         self.end_claim(alloc);

@@ -167,8 +167,7 @@ impl Search<'_> {
             }
         }
         let Some(most) = furthest(&max, &self.wanted, &bound) else { return };
-        let wanted = partition.beside_claims(self.app, &self.wanted);
-        let least = raised(&max, &refusal.used, &wanted, &bound);
+        let least = raised(&max, &refusal.used, &self.wanted, &bound);
         let queue = refusal.queue.clone();
         let edit = |amounts: Resource| Edit::LimitMax { queue: queue.clone(), entry, amounts };
         let app = self.app;

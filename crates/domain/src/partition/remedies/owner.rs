@@ -103,8 +103,9 @@ impl Search<'_> {
                 cut(&max.minus_known(&row.allocated.max(&promised)));
             }
         }
-        if let Some(left) = partition.user_headroom(self.app) {
-            cut(&left.minus_known(&partition.apps[self.app].claimed));
+        let track = partition.apps[self.app].track;
+        if let Some(left) = track.and_then(|track| partition.ugm.headroom_beside(track)) {
+            cut(&left);
         }
         wants_the_same(&self.each, &to).then_some(to)
     }

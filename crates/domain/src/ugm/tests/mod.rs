@@ -27,6 +27,9 @@ struct Known {
     user: String,
     queue: String,
     usage: Resource,
+    promised: Resource,
+    /// The group for which that is kept.
+    promised_group: Option<Arc<str>>,
 }
 
 impl Bench {
@@ -47,7 +50,15 @@ impl Bench {
         let groups: Vec<Arc<str>> = groups.iter().map(|group| Arc::from(*group)).collect();
         let track = self.ugm.open(id.into(), user.into(), groups.into(), chain(queue));
         let (id, user, queue) = (id.into(), user.into(), queue.into());
-        self.live.push(Known { track, id, user, queue, usage: Resource::new() });
+        self.live.push(Known {
+            track,
+            id,
+            user,
+            queue,
+            usage: Resource::new(),
+            promised: Resource::new(),
+            promised_group: None,
+        });
         track
     }
 
@@ -75,6 +86,23 @@ impl Bench {
         self.check();
     }
 
+    fn promise(&mut self, track: Tracked, amount: &Resource, more: bool) {
+        let app = &self.ugm.apps[track];
+        let chosen = self.ugm.limits.group_of(&app.groups, &app.chain);
+        let group = if app.counted { self.ugm.group(track).cloned() } else { chosen };
+        let known = self.known(track);
+        if known.promised.is_zero() {
+            known.promised_group = group;
+        }
+        if more {
+            known.promised.add(amount)
+        } else {
+            known.promised.sub(amount)
+        }
+        self.ugm.promise(track, amount, more);
+        self.check();
+    }
+
     fn remove(&mut self, track: Tracked) {
         self.live.retain(|known| known.track != track);
         self.ugm.remove(track, &mut self.events);
@@ -98,6 +126,7 @@ impl Bench {
             user: &known.user,
             queue: &known.queue,
             usage: &known.usage,
+            promised: &known.promised,
         }))
     }
 

@@ -18,6 +18,7 @@ enum Step {
     Add(usize, i64, i64),
     Release(usize, usize),
     Resize(usize, usize, i64, i64),
+    Promise(usize, i64),
     Leave(usize),
     Close(usize),
     Remove(usize),
@@ -31,6 +32,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0..9usize, 0..9i64, 0..3i64).prop_map(|(app, memory, vcore)| Step::Add(app, memory, vcore)),
         5 => (0..9usize, 0..9usize).prop_map(|(app, alloc)| Step::Release(app, alloc)),
         2 => (0..9usize, 0..9usize, 0..9i64, 0..3i64).prop_map(|(app, alloc, memory, vcore)| Step::Resize(app, alloc, memory, vcore)),
+        3 => (0..9usize, 0..9i64).prop_map(|(app, memory)| Step::Promise(app, memory)),
         1 => (0..9usize).prop_map(Step::Leave),
         1 => (0..9usize).prop_map(Step::Close),
         1 => (0..9usize).prop_map(Step::Remove),
@@ -70,8 +72,15 @@ fn groups_of(limit: &LimitConf) -> &[Arc<str>] {
 }
 
 impl Model {
-    /// What the limits of one queue leave to a user or group there, and whether one more application may run.
-    fn left(&self, limit: &LimitConf, path: &str, belongs: impl Fn(&Known) -> bool) -> (Option<Resource>, bool) {
+    /// What the limits of one queue leave to a user or group there, beside what is promised to some, and whether one more application
+    /// may run.
+    fn left(
+        &self,
+        limit: &LimitConf,
+        path: &str,
+        belongs: impl Fn(&Known) -> bool,
+        promised: impl Fn(&Known) -> bool,
+    ) -> (Option<Resource>, bool) {
         let below = |known: &&Known| known.queue == path || known.queue.starts_with(&format!("{path}."));
         let mut used = Resource::new();
         let mut running = 0;
@@ -79,12 +88,18 @@ impl Model {
             used.add(&known.usage);
             running += u64::from(self.counted.contains(&known.track));
         }
+        self.bench
+            .live
+            .iter()
+            .filter(below)
+            .filter(|known| promised(known))
+            .for_each(|known| used.add(&known.promised));
         let left = limit.max_resources.as_ref().map(|max| max.minus_known(&used));
         (left, limit.max_applications == 0 || running < limit.max_applications)
     }
 
     /// The rules once more, without any book: SEEDS S29 and S30, UGM-021, UGM-030, UGM-033.
-    fn expected(&self, track: Tracked) -> (Option<Resource>, bool) {
+    fn expected(&self, track: Tracked, beside: bool) -> (Option<Resource>, bool) {
         let Some(known) = self.bench.live.iter().find(|known| known.track == track) else { return (None, true) };
         let group = self.bench.ugm.group(track).cloned();
         let (mut least, mut may_run) = (None::<Resource>, true);
@@ -96,7 +111,8 @@ impl Model {
         };
         for path in chain(&known.queue).iter() {
             if let Some(limit) = find(&self.limits, path, users_of, &known.user) {
-                note(self.left(limit, path, |other| other.user == known.user));
+                let same = |other: &Known| other.user == known.user;
+                note(self.left(limit, path, same, |other| beside && same(other)));
             }
             let named = |(at, entries): &(&str, Vec<LimitConf>)| {
                 *at == &**path && entries.iter().any(|entry| entry.users.iter().any(|user| **user == *known.user))
@@ -105,7 +121,8 @@ impl Model {
                 && !self.limits.iter().any(named)
                 && let Some(limit) = find(&self.limits, path, groups_of, group)
             {
-                note(self.left(limit, path, |other| self.bench.ugm.group(other.track) == Some(group)));
+                let promised = |other: &Known| beside && other.promised_group.as_ref() == Some(group);
+                note(self.left(limit, path, |other| self.bench.ugm.group(other.track) == Some(group), promised));
             }
         }
         (least, may_run || self.counted.contains(&track))
@@ -156,6 +173,13 @@ impl Model {
                     self.counted.retain(|other| other != track);
                 }
             }
+            Step::Promise(at, memory) => {
+                let Some(at) = self.pick(at) else { return };
+                let track = self.apps[at].0;
+                let (more, promised) = (memory > 2, self.bench.known(track).promised.clone());
+                let amount = if more { Resource::of(&[("memory", memory)]) } else { promised };
+                self.bench.promise(track, &amount, more);
+            }
             Step::Leave(at) => {
                 let Some(at) = self.pick(at) else { return };
                 let (track, allocs) = &self.apps[at];
@@ -198,20 +222,29 @@ impl Model {
         for (track, _) in self.apps.clone() {
             if self.bench.ugm.apps[track].counted {
                 let ugm = &self.bench.ugm;
-                assert_eq!((ugm.headroom(track), ugm.can_run(track)), self.expected(track), "{:?}", self.limits);
+                let can_run = ugm.can_run(track);
+                assert_eq!((ugm.headroom(track), can_run), self.expected(track, false), "{:?}", self.limits);
+                let beside = (ugm.headroom_beside(track), can_run);
+                assert_eq!(beside, self.expected(track, true), "{:?}", self.limits);
             }
         }
     }
 
     /// All checks say the same, and the same before the application is linked to its user as after.
     fn agree(&mut self, track: Tracked, request: &Resource) {
-        let ask = |ugm: &Ugm| (ugm.headroom(track), ugm.fits(track, request), ugm.can_run(track));
+        let ask = |ugm: &Ugm| {
+            let plain = (ugm.headroom(track), ugm.fits(track, request));
+            (plain, (ugm.headroom_beside(track), ugm.fits_beside(track, request)), ugm.can_run(track))
+        };
         let before = ask(&self.bench.ugm);
         self.bench.ugm.resolve(track);
-        let (headroom, fits, can_run) = ask(&self.bench.ugm);
-        assert_eq!((&headroom, fits, can_run), (&before.0, before.1, before.2));
-        assert_eq!(fits, headroom.is_none_or(|headroom| headroom.fits_or_unlimited(request)));
-        assert_eq!(fits, self.bench.ugm.exceeded(track, request).is_none());
+        let after = ask(&self.bench.ugm);
+        assert_eq!(before, after);
+        let (plain, beside, can_run) = after;
+        assert_eq!(beside.1, self.bench.ugm.exceeded(track, request).is_none());
+        for (headroom, fits) in [plain, beside] {
+            assert_eq!(fits, headroom.is_none_or(|headroom| headroom.fits_or_unlimited(request)));
+        }
         assert_eq!(can_run, self.bench.ugm.held(track).is_none());
     }
 
@@ -224,7 +257,7 @@ impl Model {
         let ugm = &self.bench.ugm;
         let left = (ugm.trackers.iter().count(), ugm.levels.iter().count(), ugm.apps.iter().count());
         assert_eq!(left, (0, 0, 0));
-        assert!(ugm.tracker_by_name.is_empty() && ugm.level_by_path.is_empty());
+        assert!(ugm.tracker_by_name.is_empty() && ugm.level_by_path.is_empty() && ugm.promises_nothing());
     }
 
     /// The events alone lead to the usage that is shown.

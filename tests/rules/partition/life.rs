@@ -223,9 +223,8 @@ fn the_order_of_nodes_follows_a_resize() {
     assert_eq!(env.heard(), ["new k3 on n2"]);
 }
 
-#[test]
-fn the_key_of_what_ended_with_its_node_is_taken_until_it_is_released() {
-    // R4.13, R2.22
+/// k1 ended with n1, and nobody has released it; k2 runs on n2.
+fn lost() -> Env {
     let mut env = Env::calm(QUEUES);
     env.node("n1", 100);
     env.node("n2", 100);
@@ -233,12 +232,40 @@ fn the_key_of_what_ended_with_its_node_is_taken_until_it_is_released() {
     env.ask(vec![Ask::new("app-1", "k1", 10), Ask::new("app-1", "k2", 10)]);
     env.node_action("n1", NodeAction::Decommission, None);
     env.heard();
+    env
+}
+
+#[test]
+fn the_key_of_what_ended_with_its_node_is_taken_until_it_is_released() {
+    // R4.13, R2.22
+    let mut env = lost();
     env.ask(vec![Ask::new("app-1", "k1", 20)]);
     assert_eq!(env.heard(), ["rejected k1: failed to find node n1"]);
     env.release("app-1", "k1", Termination::StoppedByRm);
     env.heard();
     env.ask(vec![Ask::new("app-1", "k1", 20)]);
     assert_eq!(env.heard(), ["new k1 on n2"]);
+}
+
+#[test]
+fn what_ended_with_its_node_runs_again_where_the_shim_says_so() {
+    // R4.13, R4.10
+    for node in ["n1", "n2"] {
+        let mut env = lost();
+        env.ask(vec![Ask::new("app-1", "k1", 20).on("n2")]);
+        assert_eq!(env.heard(), ["rejected k1: failed to find node n1"]);
+        env.node("n1", 100);
+        assert_eq!(env.heard(), ["node n1"]);
+        env.ask(vec![Ask::new("app-1", "k1", 20)]);
+        assert_eq!(env.heard(), ["rejected k1: failed to find node of allocation k1: it ended, release it first"]);
+        env.ask(vec![Ask::new("app-1", "k1", 20).on(node)]);
+        assert_eq!(env.heard(), [format!("new k1 on {node}")]);
+        assert_eq!(env.partition.allocations, 2);
+        env.release("app-1", "k1", Termination::StoppedByRm);
+        env.release("app-1", "k2", Termination::StoppedByRm);
+        env.pass(40);
+        env.assert_empty();
+    }
 }
 
 #[test]

@@ -72,7 +72,13 @@ impl Partition {
             self.bad_updates += 1;
             return Err("allocation contains negative resources".into());
         }
-        match self.by_key(app, key) {
+        let mut known = self.by_key(app, key);
+        if let Some(lost) = known.filter(|lost| node.is_some() && self.node_is_back(*lost)) {
+            // R4.10: it runs, though its node was taken away for a while, and is counted again.
+            self.forget(lost);
+            known = None;
+        }
+        match known {
             None if node.is_none() && self.is_ending(app) => {
                 // SEEDS S31: it would never be placed, and be dropped with the application.
                 let (id, state) = (&item.app, self.apps[app].state);
@@ -205,6 +211,11 @@ impl Partition {
         }
     }
 
+    /// It ended with its node, and a node of that name has come since.
+    fn node_is_back(&self, alloc: AllocIx) -> bool {
+        self.gone_with.get(&alloc).is_some_and(|node| self.node_by_id.contains_key(node))
+    }
+
     /// A known key again: its size changes, or the shim placed it (R4.11–R4.14).
     fn update_allocation(
         &mut self,
@@ -241,8 +252,8 @@ impl Partition {
             // Its node was removed and the shim has not released it yet (R2.22).
             self.bad_updates += 1;
             return Err(match self.gone_with.get(&alloc) {
-                Some(node) => format!("failed to find node {node}").into(),
-                None => format!("failed to find node of allocation {}: it ended, release it first", spec.key).into(),
+                Some(node) if !self.node_is_back(alloc) => format!("failed to find node {node}").into(),
+                _ => format!("failed to find node of allocation {}: it ended, release it first", spec.key).into(),
             });
         }
         if row.phase == Phase::Allocated && *row.resource != *spec.resource {

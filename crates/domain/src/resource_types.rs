@@ -79,32 +79,37 @@ fn allowed(name: &str) -> Option<&str> {
     (name.len() <= MAX_TYPE_NAME).then_some(name)
 }
 
-/// The same text, nearly always in the same place. Apart, so that comparing common types is a few instructions where it is done.
+/// The same text, though in another place. Apart, so that telling types by their places is a few instructions where it is done.
 #[inline(never)]
-fn same(a: &Arc<str>, b: &Arc<str>) -> bool {
-    Arc::ptr_eq(a, b) || a == b
+fn same_text(a: &Arc<str>, b: &Arc<str>) -> bool {
+    a == b
 }
 
-impl PartialEq for ResourceType {
+impl ResourceType {
+    /// The name is in the same place, which nearly always tells types: two of one name in two places come from two sessions.
     #[inline]
-    fn eq(&self, other: &ResourceType) -> bool {
+    pub(crate) fn is_here(&self, other: &ResourceType) -> bool {
         match (&self.0, &other.0) {
             (Name::Common(a), Name::Common(b)) => a == b,
-            (Name::Other(a), Name::Other(b)) => same(a, b),
+            (Name::Other(a), Name::Other(b)) => Arc::ptr_eq(a, b),
             _ => false,
         }
     }
 }
 
+impl PartialEq for ResourceType {
+    #[inline]
+    fn eq(&self, other: &ResourceType) -> bool {
+        self.is_here(other) || matches!((&self.0, &other.0), (Name::Other(a), Name::Other(b)) if same_text(a, b))
+    }
+}
+
 impl Eq for ResourceType {}
 
-/// As [`same`], for the order.
+/// As [`same_text`], for the order.
 #[inline(never)]
 fn by_name(a: &ResourceType, b: &ResourceType) -> Ordering {
-    match (&a.0, &b.0) {
-        (Name::Other(a), Name::Other(b)) if Arc::ptr_eq(a, b) => Ordering::Equal,
-        _ => a.name().cmp(b.name()),
-    }
+    a.name().cmp(b.name())
 }
 
 impl Ord for ResourceType {
@@ -112,6 +117,7 @@ impl Ord for ResourceType {
     fn cmp(&self, other: &ResourceType) -> Ordering {
         match (&self.0, &other.0) {
             (Name::Common(a), Name::Common(b)) => a.cmp(b),
+            _ if self.is_here(other) => Ordering::Equal,
             _ => by_name(self, other),
         }
     }

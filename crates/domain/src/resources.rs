@@ -7,11 +7,14 @@
 //! A vector is sorted by the names of its types. So whatever is added up, compared or written type by type comes out the same in every
 //! process, whoever named which type first.
 
-use std::{fmt, iter::Peekable};
+use std::{cmp::Ordering, fmt, sync::Arc};
 
 use smallvec::SmallVec;
 
 pub use crate::resource_types::{Error as TypeError, MAX_TYPE_NAME, MAX_TYPES, MEMORY, ResourceType, Types, VCORE};
+
+/// Types of a vector whose places are looked at one by one.
+const FEW: usize = 64;
 
 /// A sparse resource vector, sorted by type.
 #[derive(Clone, Default)]
@@ -19,33 +22,56 @@ pub struct Resource {
     amounts: SmallVec<[(ResourceType, i128); 3]>,
 }
 
-type Amounts<'a> = std::slice::Iter<'a, (ResourceType, i128)>;
+type Amounts<'a> = &'a [(ResourceType, i128)];
+
+/// The amounts of a vector for types that are asked for by name, in order: one walk along it, whatever number of types it has.
+#[derive(Clone, Copy, Debug)]
+pub struct Walk<'a>(Amounts<'a>);
+
+impl Walk<'_> {
+    /// The amount of a type, which comes after those that were asked for before.
+    #[inline]
+    pub fn get(&mut self, kind: &ResourceType) -> Option<i128> {
+        while let [(own, amount), rest @ ..] = self.0 {
+            match own.cmp(kind) {
+                Ordering::Greater => return None,
+                Ordering::Equal => {
+                    self.0 = rest;
+                    return Some(*amount);
+                }
+                Ordering::Less => self.0 = rest,
+            }
+        }
+        None
+    }
+}
 
 /// The types of two vectors in order, each with its amounts where it has any.
 struct Both<'a> {
-    left: Peekable<Amounts<'a>>,
-    right: Peekable<Amounts<'a>>,
+    left: Amounts<'a>,
+    right: Amounts<'a>,
 }
 
 impl<'a> Iterator for Both<'a> {
     type Item = (&'a ResourceType, Option<i128>, Option<i128>);
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        use std::cmp::Ordering::{Equal, Greater, Less};
-        let order = match (self.left.peek(), self.right.peek()) {
+        let order = match (self.left.first(), self.right.first()) {
             (Some((left, _)), Some((right, _))) => left.cmp(right),
-            (Some(_), None) => Less,
-            (None, Some(_)) => Greater,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
             (None, None) => return None,
         };
-        Some(match order {
-            Less => self.left.next().map(|(kind, amount)| (kind, Some(*amount), None))?,
-            Greater => self.right.next().map(|(kind, amount)| (kind, None, Some(*amount)))?,
-            Equal => {
-                let ((kind, left), (_, right)) = (self.left.next()?, self.right.next()?);
-                (kind, Some(*left), Some(*right))
-            }
-        })
+        let (mut left, mut right) = (None, None);
+        if order.is_le() {
+            left = self.left.split_off_first();
+        }
+        if order.is_ge() {
+            right = self.right.split_off_first();
+        }
+        let (kind, _) = left.or(right)?;
+        Some((kind, left.map(|(_, amount)| *amount), right.map(|(_, amount)| *amount)))
     }
 }
 
@@ -70,30 +96,25 @@ impl Resource {
     /// The amount of a type, `None` where it is missing.
     #[inline]
     pub fn get(&self, kind: &ResourceType) -> Option<i128> {
-        // Looking at a few in turn is quicker than halving them, and most vectors have two or three.
-        if self.amounts.len() <= 8 {
-            return self.amounts.iter().find(|(own, _)| own == kind).map(|(_, amount)| *amount);
+        // Telling places is far quicker than comparing names, and most vectors have two or three.
+        let mut few = self.amounts.iter().take(FEW);
+        if let Some((_, amount)) = few.find(|(own, _)| own.is_here(kind)) {
+            return Some(*amount);
         }
         self.amounts.binary_search_by(|(own, _)| own.cmp(kind)).ok().map(|at| self.amounts[at].1)
     }
 
-    /// The types of `other` with their amounts there, and those here: one walk along both, whatever number of types they have.
+    /// The amounts of types that are asked for in order.
+    #[inline]
+    pub fn walk(&self) -> Walk<'_> {
+        Walk(&self.amounts)
+    }
+
+    /// The types of `other` with their amounts there, and those here.
     #[inline]
     fn beside<'a>(&'a self, other: &'a Resource) -> impl Iterator<Item = (&'a ResourceType, i128, Option<i128>)> + 'a {
-        let mut own = self.amounts.iter();
-        other.iter().map(move |(kind, amount)| {
-            let here = loop {
-                match own.as_slice().first() {
-                    Some((next, present)) if next == kind => {
-                        own.next();
-                        break Some(*present);
-                    }
-                    Some((next, _)) if next < kind => own.next(),
-                    _ => break None,
-                };
-            };
-            (kind, amount, here)
-        })
+        let mut own = self.walk();
+        other.iter().map(move |(kind, amount)| (kind, amount, own.get(kind)))
     }
 
     /// The amount of a type, 0 where it is missing.
@@ -104,6 +125,10 @@ impl Resource {
 
     /// Sets the amount of a type.
     pub fn set(&mut self, kind: ResourceType, amount: i128) {
+        // Nearly always they come in order.
+        if self.amounts.last().is_none_or(|(last, _)| *last < kind) {
+            return self.amounts.push((kind, amount));
+        }
         match self.amounts.binary_search_by(|(k, _)| k.cmp(&kind)) {
             Ok(at) => self.amounts[at].1 = amount,
             Err(at) => self.amounts.insert(at, (kind, amount)),
@@ -147,23 +172,22 @@ impl Resource {
     }
 
     fn both<'a>(&'a self, other: &'a Resource) -> Both<'a> {
-        Both { left: self.amounts.iter().peekable(), right: other.amounts.iter().peekable() }
+        Both { left: &self.amounts, right: &other.amounts }
     }
 
     /// Changes each amount by that of `other`; types that are missing here come in with what `missing` makes of it.
     #[inline]
     fn merge(&mut self, other: &Resource, change: impl Fn(&mut i128, i128), missing: impl Fn(i128) -> i128) {
         // Nearly always both have the same types.
-        if self.amounts.len() == other.amounts.len()
-            && self.amounts.iter().zip(&other.amounts).all(|((own, _), (kind, _))| own == kind)
-        {
-            for ((_, present), (_, amount)) in self.amounts.iter_mut().zip(&other.amounts) {
-                change(present, *amount);
-            }
-            return;
-        }
         let mut at = 0;
-        for (kind, amount) in &other.amounts {
+        for ((own, present), (kind, amount)) in self.amounts.iter_mut().zip(&other.amounts) {
+            if !own.is_here(kind) {
+                break;
+            }
+            change(present, *amount);
+            at += 1;
+        }
+        for (kind, amount) in &other.amounts[at..] {
             // Both are sorted: what was passed is not looked at again.
             while self.amounts.get(at).is_some_and(|(own, _)| own < kind) {
                 at += 1;
@@ -248,6 +272,11 @@ impl Resource {
         Resource { amounts: most.collect() }
     }
 
+    /// Raises each amount to that of `other` in place, over the union of types, a missing one counting as 0.
+    pub fn raise(&mut self, other: &Resource) {
+        self.merge(other, |present, amount| *present = amount.max(*present), |amount| amount.max(0));
+    }
+
     /// At least `other` in every type of either, a missing one counting as 0 (R0.10).
     pub fn ge_all(&self, other: &Resource) -> bool {
         self.both(other).all(|(_, a, b)| a.unwrap_or(0) >= b.unwrap_or(0))
@@ -295,6 +324,44 @@ impl Resource {
     }
 }
 
+/// Makes the vectors of one request of names: equal ones that follow each other are one, and a type is looked up by its name only
+/// where the vector before named another in its place.
+pub struct Vectors<'a> {
+    types: &'a Types,
+    last: Arc<Resource>,
+}
+
+impl<'a> Vectors<'a> {
+    /// For a request of the resource manager that uses these types.
+    pub fn new(types: &'a Types) -> Vectors<'a> {
+        Vectors { types, last: Arc::default() }
+    }
+
+    /// The vector of named amounts; later entries of the same name replace earlier ones.
+    ///
+    /// # Errors
+    /// A name is too long, or one more than may be in use at a time.
+    pub fn of<'n>(
+        &mut self,
+        amounts: impl Iterator<Item = (&'n str, i64)> + Clone,
+    ) -> Result<Arc<Resource>, TypeError> {
+        let last = self.last.iter().map(|(kind, amount)| (kind.name(), amount));
+        if !last.eq(amounts.clone().map(|(name, amount)| (name, amount.into()))) {
+            let before = self.last.clone();
+            let (mut vector, mut last) = (Resource::new(), before.iter());
+            for (name, amount) in amounts {
+                let kind = match last.next() {
+                    Some((kind, _)) if kind.name() == name => kind.clone(),
+                    _ => self.types.get(name)?,
+                };
+                vector.set(kind, amount.into());
+            }
+            self.last = Arc::new(vector);
+        }
+        Ok(self.last.clone())
+    }
+}
+
 fn percent(used: i128, capacity: i128) -> i64 {
     if used <= 0 {
         return 0;
@@ -310,6 +377,19 @@ fn percent(used: i128, capacity: i128) -> i64 {
 /// Cuts an amount to the range of i64, in which it leaves the scheduler (R0.1).
 pub fn clamp(amount: i128) -> i64 {
     amount.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+}
+
+/// An amount for a ratio, as `as` makes it: the processor converts those of 64 bits itself, and nearly all are.
+#[inline]
+pub fn float(amount: i128) -> f64 {
+    i64::try_from(amount).map_or_else(|_| wide(amount), |amount| amount as f64)
+}
+
+/// Apart, since the compiler else makes one way of both: the long one.
+#[cold]
+#[inline(never)]
+fn wide(amount: i128) -> f64 {
+    amount as f64
 }
 
 /// Componentwise minimum of two limits, where unset does not limit (RES-027).
@@ -388,20 +468,35 @@ mod tests {
         Resource::of(&model.iter().map(|(name, amount)| (name.as_str(), *amount)).collect::<Vec<_>>())
     }
 
+    /// Types are told by their places, as they are nearly always.
+    fn of_session(types: &Types, model: &Model) -> Resource {
+        let mut resource = Resource::new();
+        for (name, amount) in model {
+            resource.set(types.get(name).expect("it is short"), i128::from(*amount));
+        }
+        resource
+    }
+
     fn model(resource: &Resource) -> Model {
         resource.named().into_iter().map(|(name, amount)| (name.to_owned(), amount)).collect()
     }
 
     proptest! {
         #[test]
-        fn arithmetic_is_that_of_maps(a in amounts(), b in amounts()) {
-            let (left, right) = (resource(&a), resource(&b));
+        fn arithmetic_is_that_of_maps(a in amounts(), b in amounts(), shared in any::<[bool; 2]>()) {
+            let types = Types::default();
+            let made = |model: &Model, shared: bool| if shared { of_session(&types, model) } else { resource(model) };
+            let (left, right) = (made(&a, shared[0]), made(&b, shared[1]));
             let amount = |of: &Model, name: &String| of.get(name).copied().unwrap_or(0);
             let union = || a.keys().chain(b.keys());
             let each = |change: &dyn Fn(&String) -> i64| union().map(|name| (name.clone(), change(name))).collect::<Model>();
             for name in union() {
                 let kind = ResourceType::new(name).expect("it is short");
                 prop_assert_eq!(left.get(&kind), a.get(name).copied().map(i128::from));
+            }
+            let mut walk = left.walk();
+            for kind in left.union(&right).filter(|kind| a.len() % 2 == 0 || b.contains_key(kind.name())) {
+                prop_assert_eq!(walk.get(kind), left.get(kind));
             }
             prop_assert_eq!(model(&left.plus(&right)), each(&|name| amount(&a, name) + amount(&b, name)));
             prop_assert_eq!(model(&left.minus(&right)), each(&|name| amount(&a, name) - amount(&b, name)));
@@ -418,6 +513,10 @@ mod tests {
             // R0.8
             let least = each(&|name| a.get(name).into_iter().chain(b.get(name)).min().copied().unwrap_or(0));
             prop_assert_eq!(model(&left.min(&right)), least);
+            let mut raised = left.clone();
+            raised.raise(&right);
+            let most = |name: &String| b.get(name).map_or(amount(&a, name), |other| amount(&a, name).max(*other));
+            prop_assert_eq!(model(&raised), each(&most));
             // RES-067
             let both: Vec<_> = b.keys().filter(|name| a.contains_key(*name)).cloned().collect();
             let percents: Vec<_> = left.percent_of(&right).collect();
@@ -428,5 +527,35 @@ mod tests {
                 prop_assert_eq!(percent, expected);
             }
         }
+
+        #[test]
+        fn vectors_of_a_request_are_those_that_it_names(asked in prop::collection::vec((amounts(), 1..3_usize), 0..6)) {
+            let types = Types::default();
+            let (mut vectors, mut before) = (Vectors::new(&types), None);
+            for (amounts, times) in asked {
+                for n in 0..times {
+                    let made = vectors.of(amounts.iter().map(|(name, amount)| (name.as_str(), *amount))).expect("they are short");
+                    prop_assert_eq!(model(&made), amounts.clone());
+                    let same = before.replace(made.clone()).is_some_and(|before| Arc::ptr_eq(&before, &made));
+                    prop_assert!(same || n == 0, "equal ones are one");
+                }
+            }
+        }
+
+        #[test]
+        fn ratios_are_those_of_any_amount(amount in prop_oneof![any::<i128>(), any::<i64>().prop_map(i128::from)]) {
+            prop_assert_eq!(float(amount), amount as f64);
+        }
+    }
+
+    #[test]
+    fn vectors_in_any_order_and_of_too_long_names() {
+        let types = Types::default();
+        let mut vectors = Vectors::new(&types);
+        let twice = vectors.of([("vcore", 1), ("memory", 2), ("vcore", 3)].into_iter()).unwrap();
+        assert_eq!(twice.named(), [("memory", 2), ("vcore", 3)]);
+        let long = "x".repeat(MAX_TYPE_NAME + 1);
+        assert!(vectors.of([("memory", 2), (long.as_str(), 1)].into_iter()).is_err());
+        assert_eq!(vectors.of([("vcore", 3)].into_iter()).unwrap().named(), [("vcore", 3)]);
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use callboard_domain::{
     command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, ReleaseItem},
     effect::Callback,
+    resources::Vectors,
 };
 use serde::de::DeserializeOwned;
 
@@ -228,6 +229,7 @@ impl Item {
 /// A request that is being read.
 struct Intake<'a> {
     names: &'a Names,
+    vectors: Vectors<'a>,
     limit: usize,
     items: usize,
     rejected: Vec<Callback>,
@@ -240,6 +242,7 @@ impl<'a> Intake<'a> {
     fn new(names: &'a Names, limit: usize) -> Intake<'a> {
         Intake {
             names,
+            vectors: names.vectors(),
             limit,
             items: 0,
             rejected: Vec::new(),
@@ -345,7 +348,7 @@ impl<'a> Intake<'a> {
     fn allocation(&mut self, allocation: v1::Allocation) -> Result<(), Fault> {
         self.count(allocation.allocation_tags.len() + types(allocation.resource_per_alloc.as_ref()))?;
         let partition = self.names.internal(&allocation.partition_name);
-        match self.names.allocation(allocation) {
+        match self.names.allocation(allocation, &mut self.vectors) {
             Ok(item) => self.allocations.of(partition).ok_or_else(many_partitions)?.0.push(item),
             Err(rejection) => self.rejected.push(rejection),
         }

@@ -8,7 +8,7 @@ use callboard_domain::{
     effect::Callback,
     names::{INVALID_QUEUE_NAME, MAX_QUEUE_LEVELS, MAX_QUEUE_NAME, too_many_levels},
     placement::reason,
-    resources::{Resource, Types},
+    resources::{Resource, Types, Vectors},
     types::{Nanos, Termination},
 };
 
@@ -46,6 +46,11 @@ impl Names {
     /// Names of this resource manager.
     pub fn new(rm: &str, types: Arc<Types>) -> Names {
         Names { rm: rm.into(), default: format!("[{rm}]{}", key::DEFAULT_PARTITION).into(), types }
+    }
+
+    /// Makes the vectors of one request.
+    pub(super) fn vectors(&self) -> Vectors<'_> {
+        Vectors::new(&self.types)
     }
 
     /// A resource; the reason where it names a type that may not be.
@@ -96,7 +101,11 @@ impl Names {
     }
 
     /// An ask or an allocation.
-    pub(super) fn allocation(&self, allocation: v1::Allocation) -> Result<AllocationItem, Callback> {
+    pub(super) fn allocation(
+        &self,
+        allocation: v1::Allocation,
+        vectors: &mut Vectors,
+    ) -> Result<AllocationItem, Callback> {
         let app: Arc<str> = allocation.application_id.into();
         let key: Arc<str> = allocation.allocation_key.into();
         let reject = |reason: Arc<str>| Callback::RejectedAllocation { key: key.clone(), app: app.clone(), reason };
@@ -113,11 +122,13 @@ impl Names {
         if let Some(reason) = ids.into_iter().find_map(|(what, id)| long(what, id)) {
             return Err(reject(reason));
         }
-        let resource = self.resource(allocation.resource_per_alloc.unwrap_or_default()).map_err(reject)?;
+        let amounts = allocation.resource_per_alloc.unwrap_or_default().resources;
+        let resource = vectors.of(amounts.iter().map(|(name, quantity)| (name.as_str(), quantity.value)));
+        let resource = resource.map_err(|fault| reject(fault.to_string().into()))?;
         let tags = allocation.allocation_tags;
         let spec = AskSpec {
             key,
-            resource: Arc::new(resource),
+            resource,
             priority: allocation.priority,
             // Without a task group the flag says nothing (SEEDS S8).
             placeholder: allocation.placeholder && !allocation.task_group_name.is_empty(),

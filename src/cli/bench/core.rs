@@ -24,7 +24,7 @@ use crate::{
             AddApplication, AllocationItem, Command, NodeAction, NodeItem, PredicateAnswer, PredicateTerms, ReleaseItem,
         },
         effect::{Callback, Question, QuestionKind},
-        resources::{Resource, Types},
+        resources::{Resource, Types, Vectors},
         sorted::Texts,
     },
     messages::{
@@ -143,13 +143,18 @@ impl Target for Core {
     async fn allocations(&self, work: &Workload, asks: &[Ask], releases: Vec<Release>) -> Result<()> {
         let policy = PreemptionPolicy { allow_preempt_self: true, allow_preempt_other: true };
         let preemption = work.preempts().then_some(policy);
+        let (names, mut vectors) = (work.types().collect::<Vec<_>>(), Vectors::new(&self.types));
+        let mut resource = |amount: Amount| {
+            let others = names.iter().map(|name| (name.as_str(), amount.vcore));
+            vectors.of([("memory", amount.memory)].into_iter().chain(others).chain([("vcore", amount.vcore)]))
+        };
         let item = |ask: &Ask| {
             Ok(AllocationItem {
                 app: work.apps[ask.app].id.as_str().into(),
                 node: None,
                 spec: Arc::new(AskSpec {
                     key: ask.key_text().into(),
-                    resource: Arc::new(self.resource(work, ask.needs)?),
+                    resource: resource(ask.needs)?,
                     priority: ask.priority,
                     task_group: if ask.gang { TASK_GROUP.into() } else { "".into() },
                     placeholder: ask.placeholder,

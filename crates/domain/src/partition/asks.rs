@@ -358,10 +358,11 @@ impl Partition {
         for (used, Asked { amount: awaiting, .. }) in
             [&row.allocated, &row.gang.allocated].into_iter().zip(row.asked.iter())
         {
-            if awaiting.is_empty() && row.max_used.ge_all(used) {
-                continue;
+            if !awaiting.is_empty() {
+                row.max_used.raise(&used.minus(awaiting));
+            } else if !row.max_used.ge_all(used) {
+                row.max_used.raise(used);
             }
-            *row.max_used = row.max_used.max(&used.minus(awaiting));
         }
     }
 

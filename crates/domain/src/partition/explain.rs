@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Partition, node_sizes::NodeSizes, shapes};
+use super::{Partition, node_sizes::NodeSizes, shapes::Size};
 use crate::{
     alloc::{Alloc, LogEntry, Phase},
     app::{AskGroup, AskOrder, GroupKey},
@@ -207,7 +207,7 @@ fn joined(all: impl Iterator<Item = Waiting>) -> Vec<Waiting> {
     let mut found: Vec<Waiting> = Vec::new();
     let mut alike: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for one in all {
-        let size = shapes::key(&one.resource);
+        let size = Size(one.resource.clone());
         let those = alike.entry((one.why.mark(), one.placeholder, one.task_group.clone(), size)).or_default();
         match those.iter().find(|at| found[**at].why == one.why) {
             Some(at) => {
@@ -248,7 +248,7 @@ type Preempting = (AskOrder, AllocIx, Why);
 /// Explains the asks of one state of a partition; remembers what it found out about the nodes.
 pub struct Explainer<'a> {
     partition: &'a Partition,
-    nodes: BTreeMap<Vec<(ResourceType, i128)>, Arc<Nodes>>,
+    nodes: BTreeMap<Size, Arc<Nodes>>,
     /// A copy of it, in which gangs are tried; made for the first of them.
     copy: Option<Box<Partition>>,
     /// Asks of gangs that may still be tried.
@@ -553,7 +553,7 @@ impl<'a> Explainer<'a> {
     fn nodes_of(&mut self, shape: ShapeIx, ask: AllocIx) -> Arc<Nodes> {
         let partition = self.partition;
         let resource = &partition.allocs[ask].resource;
-        let key = shapes::key(resource);
+        let key = Size(resource.clone());
         let known = match self.nodes.get(&key) {
             Some(known) => known.clone(),
             None if self.sizes == 0 => {

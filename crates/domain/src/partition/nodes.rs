@@ -14,7 +14,7 @@ use crate::{
     node::{Node, NodeSpec},
     node_index::sortable,
     rare::Rare,
-    resources::Resource,
+    resources::{Resource, float},
     types::{AllocIx, NodeIx, ObjectState, Termination},
 };
 
@@ -317,7 +317,7 @@ impl Partition {
         let (mut weighted, mut weights) = (0.0, 0.0);
         for (kind, &weight) in sort.weights.iter().filter(|(_, weight)| **weight != 0.0) {
             let Some(capacity) = node.capacity.get(kind) else { continue };
-            let share = 1.0 - node.available.amount(kind) as f64 / capacity as f64;
+            let share = 1.0 - float(node.available.amount(kind)) / float(capacity);
             if !share.is_nan() {
                 weighted += share * weight;
                 weights += weight;

@@ -11,7 +11,7 @@ use crate::{
     app::AppKey,
     node_index::sortable,
     queue::ChildKey,
-    resources::{Resource, ResourceType},
+    resources::{Resource, ResourceType, Walk, float},
     sorted::Sorted,
     types::{AppIx, ObjectState, QueueIx},
 };
@@ -30,6 +30,19 @@ pub(crate) struct Dirty {
 
 /// The place that something had, and that it has now.
 pub(super) type Moved<'a, K> = (Option<&'a K>, Option<&'a K>);
+
+/// What shares of a queue are measured against, for types in order: own guaranteed, else the nearest max on the path (R5.14, QUE-033).
+struct Wholes<'a> {
+    guaranteed: Option<Walk<'a>>,
+    maxima: SmallVec<[Walk<'a>; 4]>,
+}
+
+impl Wholes<'_> {
+    fn get(&mut self, kind: &ResourceType) -> Option<i128> {
+        let own = self.guaranteed.as_mut().and_then(|guaranteed| guaranteed.get(kind));
+        own.or_else(|| self.maxima.iter_mut().find_map(|max| max.get(kind)))
+    }
+}
 
 /// A priority as an integer that sorts the highest first.
 fn descending(priority: i32) -> u64 {
@@ -176,12 +189,13 @@ impl Partition {
     /// Shares of an application's usage in what its queue is guaranteed, or may have at most, the largest first (R5.21;
     /// QUE-076 for the second).
     fn app_shares(&self, queue: QueueIx, used: &Resource) -> SmallVec<[u64; 2]> {
+        let mut wholes = self.wholes(queue);
         let mut shares: Vec<f64> = used
             .iter()
             .filter(|(_, amount)| *amount != 0)
-            .map(|(kind, amount)| match self.denominator(queue, kind) {
-                Some(whole) if whole > 0 => amount as f64 / whole as f64,
-                _ => amount as f64,
+            .map(|(kind, amount)| match wholes.get(kind) {
+                Some(whole) if whole > 0 => float(amount) / float(whole),
+                _ => float(amount),
             })
             .collect();
         shares.sort_by(|a, b| b.total_cmp(a));
@@ -250,29 +264,22 @@ impl Partition {
     /// Fair share of a queue: the largest ratio of usage to guaranteed, or to what it may have at most (R5.13, RES-062).
     pub(super) fn fair_share(&self, ix: QueueIx) -> f64 {
         let row = &self.queues[ix];
-        let mut share = 0.0_f64;
+        let (mut share, mut wholes) = (0.0_f64, self.wholes(ix));
         for (kind, used) in row.allocated.iter().filter(|(_, used)| *used >= 0) {
-            let Some(whole) = self.denominator(ix, kind) else { continue };
-            let ratio = if whole <= 0 { f64::from(u8::from(used > 0)) } else { used as f64 / whole as f64 };
+            let Some(whole) = wholes.get(kind) else { continue };
+            let ratio = if whole <= 0 { f64::from(u8::from(used > 0)) } else { float(used) / float(whole) };
             share = share.max(ratio);
         }
         share
     }
 
-    /// What a share is measured against: own guaranteed, else the nearest max on the path (R5.14, QUE-033).
-    fn denominator(&self, queue: QueueIx, kind: &ResourceType) -> Option<i128> {
-        let row = &self.queues[queue];
-        if let Some(guaranteed) = row.guaranteed.as_ref().and_then(|g| g.get(kind)) {
-            return Some(guaranteed);
-        }
-        self.queues[self.root].max.as_ref()?;
-        for ix in self.path(queue) {
-            let row = &self.queues[ix];
-            if let Some(max) = row.max.as_ref().and_then(|max| max.get(kind)) {
-                return Some(max);
-            }
-        }
-        None
+    /// What shares of a queue are measured against.
+    fn wholes(&self, queue: QueueIx) -> Wholes<'_> {
+        let guaranteed = self.queues[queue].guaranteed.as_ref().map(Resource::walk);
+        let max = |ix| self.queues[ix].max.as_ref().map(Resource::walk);
+        // A cluster of unknown size limits nothing.
+        let maxima = self.queues[self.root].max.is_some().then(|| self.path(queue).filter_map(max));
+        Wholes { guaranteed, maxima: maxima.into_iter().flatten().collect() }
     }
 
     /// A place in the ask order (R5.22).

@@ -1,6 +1,6 @@
 //! Shapes: what decides on which nodes an ask fits. A shape that fits nowhere is not tried again until a node has room for it.
 
-use std::sync::Arc;
+use std::{cmp::Ordering, sync::Arc};
 
 use super::Partition;
 use crate::{
@@ -28,7 +28,7 @@ pub(crate) struct Shape {
 pub(crate) struct Shapes {
     rows: Table<ShapeIx, Shape, 64>,
     /// Those that several asks may have.
-    by_resource: imbl::OrdMap<Vec<(ResourceType, i128)>, ShapeIx>,
+    by_resource: imbl::OrdMap<Size, ShapeIx>,
     /// Those that fit nowhere, by their first type and its amount: a node with less cannot help them.
     nowhere: imbl::OrdSet<(ResourceType, i128, ShapeIx)>,
 }
@@ -37,10 +37,29 @@ fn lead(resource: &Resource) -> Option<(ResourceType, i128)> {
     resource.iter().find(|(_, amount)| *amount > 0).map(|(kind, amount)| (kind.clone(), amount))
 }
 
-/// Equal for equal resources, and in an order.
-pub(super) fn key(resource: &Resource) -> Vec<(ResourceType, i128)> {
-    resource.iter().map(|(kind, amount)| (kind.clone(), amount)).collect()
+/// Resources as a key: in an order, and other ones with a type of which there is nothing than without it.
+#[derive(Clone)]
+pub(super) struct Size(pub(super) Arc<Resource>);
+
+impl Ord for Size {
+    fn cmp(&self, other: &Size) -> Ordering {
+        self.0.iter().cmp(other.0.iter())
+    }
 }
+
+impl PartialOrd for Size {
+    fn partial_cmp(&self, other: &Size) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Size {
+    fn eq(&self, other: &Size) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Size {}
 
 impl Shapes {
     /// The shape of these resources, counted as one more use; with it the shared copy of the resources.
@@ -49,7 +68,7 @@ impl Shapes {
         if of.is_some() {
             return (self.rows.add(shape), resource.clone());
         }
-        let key = key(resource);
+        let key = Size(resource.clone());
         if let Some(ix) = self.by_resource.get(&key) {
             let row = &mut self.rows[*ix];
             row.uses += 1;
@@ -65,7 +84,7 @@ impl Shapes {
         let row = &mut self.rows[ix];
         row.uses -= 1;
         if row.uses == 0 {
-            let key = row.of.is_none().then(|| key(&row.resource));
+            let key = row.of.is_none().then(|| Size(row.resource.clone()));
             self.clear(ix);
             if let Some(key) = key {
                 self.by_resource.remove(&key);
@@ -204,7 +223,7 @@ impl Coded for Shapes {
                 shapes.rows.add(Shape::default());
                 continue;
             };
-            let (key, lead) = (of.is_none().then(|| key(&resource)), lead(&resource));
+            let (key, lead) = (of.is_none().then(|| Size(resource.clone())), lead(&resource));
             let ix = shapes.rows.add(Shape { resource, of, nowhere, uses, ..Shape::default() });
             if let Some(key) = key {
                 shapes.by_resource.insert(key, ix);

@@ -149,9 +149,10 @@ impl Partition {
         for ix in self.path(queue) {
             let row = &self.queues[ix];
             if let Some(max) = &row.max {
+                let (mut max, mut allocated) = (max.walk(), row.allocated.walk());
                 for (kind, amount) in request.iter().filter(|(_, amount)| *amount > 0) {
-                    let used = row.allocated.amount(kind) + more(row, kind);
-                    if max.get(kind).is_some_and(|max| used + amount > max) {
+                    let Some(max) = max.get(kind) else { continue };
+                    if allocated.get(kind).unwrap_or(0) + more(row, kind) + amount > max {
                         return Err(ix);
                     }
                 }

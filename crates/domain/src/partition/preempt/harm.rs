@@ -14,6 +14,7 @@ use super::{
     super::{
         Partition,
         books::{Mark, Trial},
+        shapes::Size,
     },
     close, gap, helps,
     scope::Scope,
@@ -87,7 +88,7 @@ struct Pile {
 }
 
 /// What is the same within a pile: on the node or not, the leaf, the size.
-type PileKey = (bool, QueueIx, Vec<(ResourceType, i128)>);
+type PileKey = (bool, QueueIx, Size);
 
 /// A search under way.
 struct Search<'a, 'p> {
@@ -169,11 +170,7 @@ impl Trial<'_> {
         let mut piles: BTreeMap<PileKey, Pile> = BTreeMap::new();
         for Candidate { alloc, here } in candidates {
             let row = &self.allocs[alloc];
-            let key = (
-                here,
-                self.apps[row.app].queue,
-                row.resource.iter().map(|(kind, amount)| (kind.clone(), amount)).collect(),
-            );
+            let key = (here, self.apps[row.app].queue, Size(row.resource.clone()));
             let size = || (*row.resource).clone();
             piles.entry(key).or_insert_with(|| Pile { allocs: Vec::new(), here, size: size() }).allocs.push(alloc);
         }

@@ -14,6 +14,7 @@ use super::{
     partition::{Amount, Parked},
     rare::Rare,
     resources::Resource,
+    run::Run,
     sorted::Sorted,
     table::Free,
     types::{AppIx, AppState, Nanos, ObjectState, QueueIx},
@@ -62,7 +63,7 @@ pub struct Queue {
     /// Usage, placeholders included (QUE-041).
     pub allocated: Amount,
     /// Of that, what the shim is still asked about.
-    pub asked: Asked,
+    pub asked: Rare<Asked>,
     /// What was last told of `allocated` by an event.
     pub told_allocated: Resource,
     /// Sum of the pending asks (QUE-040).
@@ -70,11 +71,11 @@ pub struct Queue {
     /// Sum of the asks about which the shim is being asked, and which are charged to nobody meanwhile.
     pub in_question: Rare<Amount>,
     /// Marked for preemption and not confirmed.
-    pub preempting: Resource,
+    pub preempting: Rare<Resource>,
     /// Sum of the asks below that have preempted and are not placed yet.
-    pub claimed: Amount,
+    pub claimed: Rare<Amount>,
     /// What gangs below that have begun keep from others: see [`Gang::kept`](crate::app::Gang::kept) (SEEDS S11).
-    pub awaited: Resource,
+    pub awaited: Rare<Resource>,
     /// Failed attempts to preempt for asks of this leaf, in the cycle that began then (R7.3).
     pub attempts: (Nanos, u32),
     /// Applications in Running here and below (QUE-090).
@@ -94,7 +95,7 @@ pub struct Queue {
     /// Its own key there.
     pub order: Option<ChildKey>,
     /// Applications with pending asks, in the order in which they are served (QUE-074, QUE-075).
-    pub app_order: imbl::OrdMap<AppKey, AppIx>,
+    pub app_order: Run<AppKey, AppIx>,
     /// Nothing below can be placed in this epoch: it is out of its parent's order until then.
     pub blocked: bool,
     /// Children that are blocked.

@@ -66,6 +66,11 @@ impl<T> Rare<T> {
 }
 
 impl Rare<Amount> {
+    /// Nothing is in it. Asked for each type of each ask, so without a look at what stands for nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.as_ref().is_none_or(|sum| sum.is_empty())
+    }
+
     /// Lets go of its room where nothing is left in it.
     pub fn trim(&mut self) {
         if self.0.as_ref().is_some_and(|sum| sum.is_empty()) {

@@ -32,7 +32,7 @@ impl<K, V> Default for Run<K, V> {
     }
 }
 
-impl<K: Ord + Copy, V: Copy> Run<K, V> {
+impl<K: Ord + Clone, V: Copy> Run<K, V> {
     /// An empty one, which takes no memory of its own.
     pub fn new() -> Self {
         Run::default()
@@ -67,8 +67,9 @@ impl<K: Ord + Copy, V: Copy> Run<K, V> {
             Kept::None => self.0 = Kept::One((key, value)),
             Kept::One(entry) if entry.0 == key => entry.1 = value,
             Kept::One(entry) => {
-                let mut chunk = VecDeque::from([*entry]);
-                if entry.0 < key {
+                let after = entry.0 < key;
+                let mut chunk = VecDeque::from([entry.clone()]);
+                if after {
                     chunk.push_back((key, value))
                 } else {
                     chunk.push_front((key, value))
@@ -90,7 +91,7 @@ impl<K: Ord + Copy, V: Copy> Run<K, V> {
             Kept::Many(chunks) => {
                 let value = chunks.remove(key)?;
                 if chunks.len == 1 {
-                    self.0 = self.get_min().map_or(Kept::None, |entry| Kept::One(*entry));
+                    self.0 = self.get_min().map_or(Kept::None, |entry| Kept::One(entry.clone()));
                 }
                 Some(value)
             }
@@ -100,7 +101,7 @@ impl<K: Ord + Copy, V: Copy> Run<K, V> {
 
     /// There is an entry with this key.
     pub fn contains_key(&self, key: &K) -> bool {
-        self.range(*key..=*key).next().is_some()
+        self.range(key.clone()..=key.clone()).next().is_some()
     }
 
     fn one(&self) -> Option<&(K, V)> {
@@ -146,7 +147,7 @@ struct Chunks<K, V> {
     len: usize,
 }
 
-impl<K: Ord + Copy, V: Copy> Chunks<K, V> {
+impl<K: Ord + Clone, V: Copy> Chunks<K, V> {
     /// The chunk in which a key is, or would be; there is at least one.
     fn chunk_of(&self, key: &K) -> usize {
         let begins = |chunk: &Arc<VecDeque<(K, V)>>| chunk.front().is_some_and(|(first, _)| first <= key);
@@ -220,7 +221,7 @@ impl<K: Ord + Copy, V: Copy> Chunks<K, V> {
             return;
         };
         if let Some(next) = self.chunks.remove(first + 1) {
-            Arc::make_mut(&mut self.chunks[first]).extend(next.iter().copied());
+            Arc::make_mut(&mut self.chunks[first]).extend(next.iter().cloned());
         }
     }
 

@@ -125,7 +125,7 @@ pub fn one(view: &View, at: QueueIx, subtree: bool) -> Option<QueueView<'_>> {
         max_resource: Amounts::from(queue.max.as_ref()),
         guaranteed_resource: Amounts::from(queue.guaranteed.as_ref()),
         allocated_resource: Amounts::from(&placed),
-        preempting_resource: Amounts::from(&queue.preempting),
+        preempting_resource: Amounts::from(&*queue.preempting),
         headroom: Amounts::from(partition.headroom(at).as_ref()),
         is_leaf: queue.leaf,
         is_managed: queue.managed,

@@ -181,7 +181,7 @@ fn queue(queue: &Queue) -> QueueGauges {
         ("max", queue.max.as_ref()),
         ("allocated", Some(&placed)),
         ("pending", Some(&waiting)),
-        ("preempting", Some(&queue.preempting)),
+        ("preempting", Some(&*queue.preempting)),
     ];
     QueueGauges {
         path: queue.path.to_string(),

@@ -444,7 +444,7 @@ maps! {
     [K: Coded + Ord, V: Coded] BTreeMap<K, V>;
     [K: Coded + Ord, V: Coded] Sorted<K, V>;
     [K: Coded + Ord + Clone, V: Coded + Clone] imbl::OrdMap<K, V>;
-    [K: Coded + Ord + Copy, V: Coded + Copy] Run<K, V>;
+    [K: Coded + Ord + Clone, V: Coded + Copy] Run<K, V>;
 }
 
 impl<T: Coded + Clone, const N: usize> Coded for CowVec<T, N> {

@@ -434,7 +434,7 @@ impl<'a> Explainer<'a> {
                     return why;
                 }
                 let queue = &partition.queues[level];
-                return self.gang_room(level, queue.awaited.clone());
+                return self.gang_room(level, Resource::clone(&queue.awaited));
             }
             if partition.goes_all_at_once(app, key) {
                 return self.whole_gang_waits(app, key, first);

@@ -18,6 +18,7 @@ use crate::{
     app::Gang,
     effect::{AppEffect, Callback, Effect, NewAllocation, Released},
     event::{Change, Detail, EventKind},
+    rare::Rare,
     resources::Resource,
     types::{AllocIx, AppIx, AppState, GangStyle, Nanos, NodeIx, QueueIx, Termination},
 };
@@ -145,7 +146,7 @@ impl Partition {
     /// What gangs keep, counted anew: earlier releases kept nothing for placeholders that had not come.
     pub(super) fn count_gangs(&mut self) {
         for queue in self.queues.keys() {
-            self.queues[queue].awaited = Resource::new();
+            self.queues[queue].awaited = Rare::default();
         }
         self.gangs = Default::default();
         for app in self.apps.keys() {

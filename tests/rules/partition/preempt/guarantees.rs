@@ -19,7 +19,7 @@ fn the_youngest_goes_after_the_delay_and_the_ask_takes_its_place() {
     let event = env.events.iter().find(|e| e.kind == EventKind::Request && &*e.object == "v4").expect("an event");
     assert_eq!(&*event.message, "Preempted by k1 from application app-a in root.a");
     let b = env.partition.queue_by_path["root.b"];
-    assert_eq!(env.partition.queues[b].preempting, res(20, 20));
+    assert_eq!(*env.partition.queues[b].preempting, res(20, 20));
     assert_eq!(env.partition.reservations, 1);
     env.confirm_all();
     assert_eq!(env.heard(), ["app-a Running", "new k1 on n1"]);

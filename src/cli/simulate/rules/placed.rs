@@ -141,7 +141,9 @@ impl Shadow {
             ask.is_some_and(|ask| ask.iter().all(|(kind, amount)| held.get(kind).is_some_and(|held| *held >= amount)))
         };
         let was = self.before.get(&charge.app).map(|(state, _)| *state);
-        if was == Some(AppState::Accepted) && !row.is_placeholder() && pending().next().is_some() && !announced() {
+        let early = was == Some(AppState::Accepted) && !row.is_placeholder() && pending().next().is_some();
+        // What takes the place of a placeholder goes on, whatever has come to its gang since it began (R6.15).
+        if early && !row.placeholder_used && !announced() {
             let text = format!("{} of {} was placed before the whole gang was there", charge.key, charge.app);
             report.fault("a gang is whole before its parts come", text);
         }

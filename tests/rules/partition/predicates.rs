@@ -49,17 +49,23 @@ fn what_was_not_asked_about_for_lack_of_room_is_asked_about_later() {
     env.assert_empty();
 }
 
+/// The shim is asked about so many of app-1, and gangs of root.a are placed all at once.
+fn asked_about(open: usize) -> Env {
+    let atomic = QUEUES.replace("- name: a\n", "- name: a\n            properties: {gang.admission: atomic}\n");
+    let mut env = Env::new(&atomic);
+    env.apply(side_by_side());
+    env.apply(Command::AskPredicates(true));
+    env.node("n1", 2000);
+    env.app("app-1", "root.b");
+    env.ask(asks("app-1", open));
+    assert_eq!(env.questions.len(), open);
+    env
+}
+
 #[test]
 fn a_gang_too_large_to_be_asked_about_beside_others_gets_its_turn() {
-    let atomic = QUEUES.replace("- name: a\n", "- name: a\n            properties: {gang.admission: atomic}\n");
     for size in [BOUND - 30, BOUND + 10] {
-        let mut env = Env::new(&atomic);
-        env.apply(side_by_side());
-        env.apply(Command::AskPredicates(true));
-        env.node("n1", 2000);
-        env.app("app-1", "root.b");
-        env.ask(asks("app-1", 60));
-        assert_eq!(env.questions.len(), 60);
+        let mut env = asked_about(60);
         env.gang("gang", "root.a", size as i64, "Soft");
         let placeholders = (0..size).map(|n| Ask::new("gang", &format!("gang-p{n:04}"), 1).placeholder("tg"));
         env.ask(placeholders.collect());
@@ -79,13 +85,7 @@ fn a_gang_too_large_to_be_asked_about_beside_others_gets_its_turn() {
 #[test]
 fn of_gangs_that_wait_to_be_asked_about_the_first_in_order_comes_first() {
     // R5.20
-    let atomic = QUEUES.replace("- name: a\n", "- name: a\n            properties: {gang.admission: atomic}\n");
-    let mut env = Env::new(&atomic);
-    env.apply(side_by_side());
-    env.apply(Command::AskPredicates(true));
-    env.node("n1", 2000);
-    env.app("app-1", "root.b");
-    env.ask(asks("app-1", 200));
+    let mut env = asked_about(200);
     let gang = |app: &str, priority| -> Vec<Ask> {
         let placeholders = (0..100).map(|n| Ask::new(app, &format!("{app}-p{n:03}"), 1).placeholder("tg"));
         placeholders.map(|ask| ask.priority(priority)).collect()

@@ -191,6 +191,7 @@ impl Request {
 #[derive(Debug)]
 pub struct Audit {
     inner: Mutex<Inner>,
+    /// Up to this one they can be read: what nobody could find after a kill is shown to nobody.
     newest: watch::Sender<u64>,
 }
 
@@ -240,7 +241,7 @@ impl Default for Audit {
 }
 
 impl Audit {
-    /// Goes on behind what was kept, oldest first. What comes is given to `writer`.
+    /// Goes on behind what was kept, oldest first. What comes is given to `writer`, which says when it is [`Audit::written`].
     pub fn resumed(kept: Vec<Record>, writer: Option<Sender<Arc<Record>>>) -> Audit {
         let next = kept.last().map_or(1, |last| last.id + 1);
         let kept = kept.into_iter().map(Arc::new).collect();
@@ -276,11 +277,20 @@ impl Audit {
             inner.kept.pop_front();
         }
         inner.kept.push_back(record.clone());
-        if let Some(writer) = &inner.writer {
-            // It ends with the process.
-            let _ = writer.send(record.clone());
+        // A writer that is gone says nothing any more.
+        if inner.writer.as_ref().is_none_or(|writer| writer.send(record.clone()).is_err()) {
+            self.written(record.id);
         }
-        self.newest.send_replace(record.id);
+    }
+
+    /// Records up to this one are in the files, or will never be.
+    pub fn written(&self, id: u64) {
+        self.newest.send_if_modified(|newest| id > std::mem::replace(newest, id.max(*newest)));
+    }
+
+    /// The id of the last record that was noted.
+    pub fn noted(&self) -> u64 {
+        self.inner().next - 1
     }
 
     /// A change was answered. It is noted, unless its sender has had many that failed, or is no operator and had many at all.
@@ -319,10 +329,12 @@ impl Audit {
         let inner = self.inner();
         let oldest = inner.kept.front().map_or(inner.next, |record| record.id);
         let skip = usize::try_from(id.saturating_sub(oldest)).unwrap_or(usize::MAX);
-        (oldest, inner.kept.iter().skip(skip).take(most).cloned().collect())
+        let newest = *self.newest.borrow();
+        let readable = inner.kept.iter().skip(skip).take_while(|record| record.id <= newest);
+        (oldest, readable.take(most).cloned().collect())
     }
 
-    /// The id of the newest record, as it changes.
+    /// The id of the newest record that can be read, as it changes.
     pub fn newest(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
     }
@@ -367,6 +379,24 @@ mod tests {
         again.note(Entry::default());
         assert_eq!(again.from(3, 1).1[0].id, 3);
         assert_eq!(*again.newest().borrow(), 3);
+    }
+
+    #[test]
+    fn what_is_not_written_is_shown_to_nobody() {
+        let (writer, records) = std::sync::mpsc::channel();
+        let audit = Audit::resumed(Vec::new(), Some(writer));
+        let readable = || audit.from(0, 10).1.len();
+        let newest = audit.newest();
+        audit.note(Entry::default());
+        audit.note(Entry::default());
+        assert_eq!((readable(), *newest.borrow(), audit.noted()), (0, 0, 2));
+        audit.written(records.recv().unwrap().id);
+        assert_eq!((readable(), *newest.borrow()), (1, 1));
+        // Nobody writes any more.
+        drop(records);
+        audit.note(Entry::default());
+        audit.written(2);
+        assert_eq!((readable(), *newest.borrow()), (3, 3));
     }
 
     #[test]

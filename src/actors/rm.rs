@@ -244,8 +244,8 @@ impl RmActor {
         }
     }
 
-    /// A session runs while a stream is open, and one on which the shim can be asked where it is to be; before the first while
-    /// the grace period lasts. `why` says what may let it run again.
+    /// A session runs while a stream is open, and one on which the shim can be asked where it is to be; without any while the
+    /// grace period lasts. `why` says what may let it run again.
     fn run_or_pause(&mut self, why: Option<&str>, ctx: &mut Context<Self>) {
         let Some(session) = &self.session else { return };
         let (none, runs) = (self.streams.none(), self.life.state() == RmState::Running);

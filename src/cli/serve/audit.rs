@@ -48,8 +48,9 @@ pub fn open(data: Option<&Path>) -> anyhow::Result<Kept> {
     let kept = read(&dir).with_context(named)?;
     let (sender, records) = mpsc::channel();
     let audit = Arc::new(Audit::resumed(kept, Some(sender)));
-    let mut log = Log { dir, file: None };
-    let writer = thread::Builder::new().name("audit".to_owned()).spawn(move || log.write_all(&records))?;
+    let (mut log, told) = (Log { dir, file: None }, Arc::downgrade(&audit));
+    let write = move || log.write_all(&records, |id| _ = told.upgrade().map(|audit| audit.written(id)));
+    let writer = thread::Builder::new().name("audit".to_owned()).spawn(write)?;
     Ok(Kept { audit, writer: Some(writer) })
 }
 
@@ -113,7 +114,7 @@ struct Log {
 }
 
 impl Log {
-    fn write_all(&mut self, records: &mpsc::Receiver<Arc<Record>>) {
+    fn write_all(&mut self, records: &mpsc::Receiver<Arc<Record>>, written: impl Fn(u64)) {
         let mut failing = false;
         while let Ok(first) = records.recv() {
             let mut batch = vec![first];
@@ -131,6 +132,9 @@ impl Log {
                     }
                     failing = true;
                 }
+            }
+            if let Some(last) = batch.last() {
+                written(last.id);
             }
         }
     }

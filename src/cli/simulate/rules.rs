@@ -67,8 +67,6 @@ struct Shadow {
     before: BTreeMap<Arc<str>, (AppState, Nanos)>,
     /// The shim is asked for predicates.
     asking: bool,
-    /// Nodes that asks had reserved before the present step, by their order of arrival.
-    reserved: BTreeSet<(u64, Arc<str>)>,
     /// What applications are charged to.
     links: users::Links,
     /// The same look at what waits need not be taken twice.
@@ -113,7 +111,6 @@ impl Rules {
         let shadow = self.shadows.entry(internal.clone()).or_default();
         shadow.conf = Some(partition.conf.clone());
         shadow.charges = charges(partition);
-        shadow.reserved = reserved(partition);
         shadow.told = rows_told(partition);
         let released = partition.allocs.values().filter(|row| row.released || row.preempted);
         let released = released.filter(|row| row.phase == Phase::Allocated);
@@ -174,7 +171,6 @@ impl Rules {
         shadow.check_victims(partition, &now, report);
         shadow.check_users(partition, &now, matches!(step.input, Input::Apply(Command::Configure(_))), report);
         shadow.charges = now;
-        shadow.reserved = reserved(partition);
         if matches!(step.input, Input::Apply(Command::Tick)) {
             shadow.check_deadlines(partition, step.at, report);
         }
@@ -202,12 +198,6 @@ fn rows_told(partition: &Partition) -> BTreeMap<(Arc<str>, Arc<str>), Arc<str>> 
         }
     }
     told
-}
-
-/// Asks, by their order of arrival, with the nodes that they have reserved.
-fn reserved(partition: &Partition) -> BTreeSet<(u64, Arc<str>)> {
-    let rows = partition.allocs.values();
-    rows.filter_map(|row| Some((row.seq, partition.nodes[row.reserved?].spec.id.clone()))).collect()
 }
 
 fn difference(

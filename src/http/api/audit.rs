@@ -57,8 +57,9 @@ async fn audit(request: HttpRequest, doors: Data<Doors>) -> Result<HttpResponse,
     let log = doors.audit.clone();
     // What was only counted until now belongs to what is asked for.
     log.sum_up();
-    let mut newest = log.newest();
-    let last = *newest.borrow_and_update();
+    let (mut newest, noted) = (log.newest(), log.noted());
+    // It is being written.
+    let last = newest.wait_for(|newest| *newest >= noted).await.map_or(noted, |newest| *newest);
     if from > last + 1 {
         // Of a server that began anew: whoever waits for that record would miss those until then.
         let detail = format!("record {from} does not exist yet: the next one is {}", last + 1);

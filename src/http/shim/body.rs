@@ -70,20 +70,23 @@ impl From<Unread> for Problem {
     }
 }
 
-/// Reads the body; 415 where it is declared as something else than JSON, 413 where it is too large.
+/// Reads the body; 415 where it is declared as something else than JSON, or as packed, 413 where it is too large.
 pub async fn read(request: &HttpRequest, payload: Payload, max: usize) -> Result<Bytes, Problem> {
-    if let Some(kind) = request.headers().get(header::CONTENT_TYPE) {
-        let kind = kind.to_str().unwrap_or("unreadable");
-        let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        if essence != "application/json" && !(essence.starts_with("application/") && essence.ends_with("+json")) {
-            discard(payload).await;
-            return Err(Problem::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                format!("Content-Type {kind}: send application/json"),
-            ));
-        }
-    }
-    Ok(bytes(request, payload, max).await?)
+    let declared = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or("unreadable"));
+    let refused = if let Some(kind) = declared(header::CONTENT_TYPE).filter(|kind| !is_json(kind)) {
+        format!("Content-Type {kind}: send application/json")
+    } else if let Some(coding) = declared(header::CONTENT_ENCODING).filter(|coding| *coding != "identity") {
+        format!("Content-Encoding {coding}: send the body as it is")
+    } else {
+        return Ok(bytes(request, payload, max).await?);
+    };
+    discard(payload).await;
+    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, refused))
+}
+
+fn is_json(kind: &str) -> bool {
+    let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
 }
 
 /// Reads a body of any kind; 413 where it is too large.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::shim::server::{CONFIG, Server};
+use crate::shim::server::{CONFIG, Server, read};
 
 /// Status and text of the answer name what is wrong.
 fn refused((status, body): (u16, Value), want: u16, field: Option<&str>, texts: &[&str]) {
@@ -47,6 +47,9 @@ async fn envelopes() {
 
     let xml = server.send_text("POST", nodes, "<nodes/>", "application/xml").await;
     refused(xml, 415, None, &["application/xml", "application/json"]);
+    let packed = server.http.post(server.url(nodes)).header("content-type", "application/json");
+    let packed = packed.header("content-encoding", "gzip").body("{}");
+    refused(read(packed.send().await.expect("an answer")).await, 415, None, &["Content-Encoding gzip"]);
     let (status, _) = server.send_text("POST", nodes, "{}", "application/json; charset=utf-8").await;
     assert_eq!(status, 202);
     assert_eq!(server.get("/si/v1/rm/rm-1").await.1["lastSequence"], 0, "nothing was applied");

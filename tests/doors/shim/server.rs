@@ -153,7 +153,7 @@ impl Lines {
     }
 }
 
-async fn read(response: Response) -> (u16, Value) {
+pub async fn read(response: Response) -> (u16, Value) {
     let status = response.status().as_u16();
     let problem = status >= 400;
     if problem {

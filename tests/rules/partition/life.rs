@@ -312,6 +312,39 @@ fn reservations_are_made_after_two_seconds_and_used_first() {
 }
 
 #[test]
+fn a_drained_node_is_kept_only_for_what_requires_it() {
+    // Seed 000 (DRAIN_NODE): no new allocation, also not for who had reserved it (R5.31, R5.38); daemons are placed (R5.42).
+    let drains: [fn(&mut Env); 2] = [
+        |env| env.node_action("n1", NodeAction::Drain, None),
+        |env| {
+            env.apply(Command::OperatorDrain { nodes: vec!["n1".into()], drained: true });
+        },
+    ];
+    for (drain, requires) in drains.into_iter().flat_map(|drain| [(drain, false), (drain, true)]) {
+        let mut env = Env::new(QUEUES);
+        env.node("n1", 20);
+        env.node("n2", 8);
+        env.app("app-1", "root.a");
+        env.ask(vec![Ask::new("app-1", "small", 15)]);
+        let big = Ask::new("app-1", "big", 10);
+        env.ask(vec![if requires { big.requires("n1") } else { big }]);
+        env.pass(3);
+        assert_eq!(env.partition.reservations, 1);
+        drain(&mut env);
+        assert_eq!(env.partition.reservations, u64::from(requires));
+        env.heard();
+        env.release("app-1", "small", Termination::StoppedByRm);
+        env.pass(5);
+        let heard = env.heard();
+        assert_eq!(heard.contains(&"new big on n1".to_owned()), requires, "{heard:?}");
+        if !requires {
+            env.node("n3", 10);
+            assert_eq!(env.heard(), ["node n3", "new big on n3"]);
+        }
+    }
+}
+
+#[test]
 fn an_old_ask_moves_its_whole_application_forward() {
     // R3.49, R5.20: first in, first out, by the oldest ask or allocation that was ever reported.
     for recovered in [false, true] {

@@ -108,6 +108,20 @@ fn what_something_came_between_is_asked_about_again() {
 }
 
 #[test]
+fn a_place_that_is_asked_about_again_may_be_on_a_drained_node() {
+    // R6.9: it is no new place, also where the drain comes when the placeholder is gone.
+    let mut env = agreed(false);
+    env.ask(vec![Ask::new("app-2", "x1", 1).requires("n1")]);
+    env.answer_all();
+    env.confirm_all();
+    env.heard();
+    env.node_action("n1", NodeAction::Drain, None);
+    assert_eq!((keys(&env), env.partition.reservations), (vec!["r1 on n1".to_owned()], 1));
+    env.answer_one();
+    assert_eq!(env.heard()[0], "new r1 on n1");
+}
+
+#[test]
 fn what_is_asked_about_again_may_go_meanwhile() {
     // R6.15: whatever goes, nothing of it is left.
     for what in ["real", "node", "app", "home"] {

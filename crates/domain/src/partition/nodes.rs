@@ -363,6 +363,7 @@ impl Partition {
         self.reindex(ix);
         if !after {
             self.drop_questions_of_drained(ix, cx);
+            self.end_reservations_of_drained(ix, cx);
         }
         self.unblock_shapes(ix);
     }

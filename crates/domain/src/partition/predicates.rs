@@ -463,18 +463,14 @@ impl Partition {
         self.questions.refusals.node_changed(node);
     }
 
-    /// A node is drained: what the shim is asked about there may not have it any more (R2.5), but for what requires it, has
-    /// reserved it, or takes the place of a placeholder there (R5.31, R5.42, R6.9).
+    /// A node is drained: what the shim is asked about there may not have it any more (R2.5), but for what requires it, or takes
+    /// the place of a placeholder there (R5.42, R6.9).
     pub(super) fn drop_questions_of_drained(&mut self, node: NodeIx, cx: &mut Cx) {
         let goes = |open: &&Open| {
-            let row = &self.allocs[open.alloc];
             let home = matches!(open.intent, Intent::Swap { placeholder, seq }
                 if self.allocs[placeholder].seq == seq && self.allocs[placeholder].node == Some(node));
-            open.node == node
-                && !matches!(open.intent, Intent::Gang)
-                && row.spec.required_node.is_none()
-                && row.reserved != Some(node)
-                && !home
+            let stays = home || self.may_have_drained(open.alloc, node);
+            open.node == node && !matches!(open.intent, Intent::Gang) && !stays
         };
         let open: Vec<AllocIx> = self.questions.open.values().filter(goes).map(|open| open.alloc).collect();
         for app in self.gangs_on(node) {

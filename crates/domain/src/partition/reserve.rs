@@ -224,6 +224,22 @@ impl Partition {
         refused
     }
 
+    /// A node that drains is kept for few alone: the others look for another, and preempt anew if they had.
+    pub(super) fn end_reservations_of_drained(&mut self, node: NodeIx, cx: &mut Cx) {
+        let mut lost = self.nodes[node].reservations.clone();
+        lost.retain(|alloc| !self.may_have_drained(*alloc, node));
+        for alloc in lost {
+            self.unreserve(alloc, cx);
+            self.rouse_groups(self.allocs[alloc].app);
+        }
+    }
+
+    /// A node that drains is no hindrance to what requires it, and no new place for what takes that of a placeholder (R5.42, R6.9).
+    pub(super) fn may_have_drained(&self, alloc: AllocIx, node: NodeIx) -> bool {
+        let row = &self.allocs[alloc];
+        row.spec.required_node.is_some() || (row.reserved == Some(node) && self.questions.kept.contains(&alloc))
+    }
+
     fn give_up_spent_claim(&mut self, alloc: AllocIx) {
         if self.is_claim_spent(alloc) {
             self.lose_claim(alloc);

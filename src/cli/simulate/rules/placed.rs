@@ -105,11 +105,9 @@ impl Shadow {
             }
         }
         let row = &partition.allocs[charge.row];
-        // Who had reserved the node is placed there also if it drains meanwhile (R5.31, R7.28), and so is what requires it.
-        let had = self.reserved.contains(&(row.seq, id.clone()));
-        let exempt = had || row.triggered_preemption || row.spec.required_node.is_some();
         let drained = [&self.drained, &self.told_drained, &self.off].iter().any(|nodes| nodes.contains(id));
-        if drained && !exempt {
+        // What requires the node is placed there also while it drains, and the place of a placeholder is no new one (R5.42, R6.9).
+        if drained && row.spec.required_node.is_none() && !row.placeholder_used {
             report.fault("drains are kept", format!("{} of {} was placed on {id}", charge.key, charge.app));
         }
     }

@@ -95,6 +95,19 @@ fn a_lost_node_lets_it_preempt_again() {
 }
 
 #[test]
+fn a_drained_node_lets_it_preempt_again() {
+    // R7.27, R7.28, R5.38: what was ended there is lost, and what it was promised is in no book any more.
+    let mut env = claimed();
+    env.node_action("n1", NodeAction::Drain, None);
+    assert_eq!(env.partition.reservations, 0);
+    env.confirm_all();
+    env.pass(3);
+    assert!(!env.heard().iter().any(|told| told.starts_with("new")));
+    env.node("n2", 20);
+    assert_eq!(env.heard(), ["node n2", "app-a Running", "new k1 on n2"]);
+}
+
+#[test]
 fn it_preempts_again_when_foreign_work_took_the_room() {
     // R7.38
     let mut env = claimed();

@@ -55,8 +55,14 @@ fn a_node_that_was_drained_before_it_came_gets_nothing() {
     env.node_action("n1", NodeAction::Drain, None);
     env.node_action("n1", NodeAction::DrainToSchedulable, None);
     assert!(env.heard().is_empty());
+    env.node_action("n1", NodeAction::DrainToSchedulable, None);
+    let told = "rejected node n1: node n1 is drained by an operator: the resource manager cannot undrain it";
+    assert_eq!(env.heard(), [told]);
     drain(&mut env, "n1", false);
     assert_eq!(env.heard(), ["app-1 Running", "new k1 on n1"]);
+    // SEEDS S4
+    env.node_action("n1", NodeAction::DrainToSchedulable, None);
+    assert_eq!(env.heard(), ["rejected node n1: node n1 is not draining: it cannot be made schedulable again"]);
     assert_eq!(schedulable(&env).last().map(String::as_str), Some("n1 schedulable: true"));
 }
 

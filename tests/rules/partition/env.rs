@@ -227,7 +227,7 @@ impl Env {
             Callback::RejectedApplication { app, reason } => format!("rejected {app}: {reason}"),
             Callback::UpdatedApplication { app, state, .. } => format!("{app} {state}"),
             Callback::AcceptedNode(node) => format!("node {node}"),
-            Callback::RejectedNode { node, .. } => format!("rejected node {node}"),
+            Callback::RejectedNode { node, reason } => format!("rejected node {node}: {reason}"),
             Callback::ContainerState { .. } if self.calm => return,
             Callback::ContainerState { key, state, .. } => format!("{key} {state:?}"),
         };

@@ -59,7 +59,13 @@ impl Partition {
                         NodeAction::DrainToSchedulable => {
                             if self.nodes[ix].rm_schedulable {
                                 // SEEDS S4
-                                let reason = format!("node {id} is not draining: it cannot be made schedulable again");
+                                let reason = if self.nodes[ix].operator_drained {
+                                    format!(
+                                        "node {id} is drained by an operator: the resource manager cannot undrain it"
+                                    )
+                                } else {
+                                    format!("node {id} is not draining: it cannot be made schedulable again")
+                                };
                                 answers.push(Err((id, reason.into())));
                             } else {
                                 self.set_schedulable(ix, true, cx);

@@ -296,3 +296,22 @@ fn the_key_of_a_placeholder_that_timed_out_is_free_when_its_node_is_gone() {
     env.remove_app("app-1");
     env.assert_empty();
 }
+
+#[test]
+fn what_loses_all_with_a_node_has_its_time_for_new_asks() {
+    // R3.15, R3.17, R2.27: whatever the keys are called.
+    for key in ["a-real", "z-real"] {
+        let mut env = Env::new(QUEUES);
+        env.node("n1", 20);
+        env.gang("app-1", "root.a", 20, "Soft");
+        env.ask(["m1", "m2"].map(|key| Ask::new("app-1", key, 10).placeholder("tg")).into());
+        env.ask(vec![Ask::new("app-1", key, 10).group("tg")]);
+        env.confirm_all();
+        assert!(env.heard().contains(&format!("new {key} on n1")));
+        env.node_action("n1", NodeAction::Decommission, None);
+        assert_eq!(env.state("app-1"), Some(AppState::Completing), "{:?}", env.told);
+        env.node("n2", 20);
+        env.ask(vec![Ask::new("app-1", "again", 10)]);
+        assert!(env.heard().contains(&"new again on n2".to_owned()), "{key}");
+    }
+}

@@ -437,7 +437,12 @@ impl Partition {
         }
         self.drop_questions_of_node(ix, cx);
         let mut allocs = self.nodes[ix].allocs.clone();
-        allocs.sort_by(|a, b| self.allocs[*a].spec.key.cmp(&self.allocs[*b].spec.key));
+        // Placeholders first: an application that loses all with the node may get new asks as after any last allocation (R3.15),
+        // where the last placeholder would end it at once (R3.17).
+        allocs.sort_by_cached_key(|alloc| {
+            let row = &self.allocs[*alloc];
+            (!row.is_placeholder(), row.spec.key.clone())
+        });
         let (mut released, mut completed) = (Vec::new(), Vec::new());
         let told = |released: Vec<Released>| released.into_iter().map(|release| Callback::Released(Box::new(release)));
         for alloc in allocs {

@@ -263,8 +263,7 @@ impl Partition {
     fn drop_impossible_reservations(&mut self, ix: NodeIx, cx: &mut Cx) {
         for ask in self.nodes[ix].reservations.clone() {
             if !self.nodes[ix].capacity.fits(&self.allocs[ask].resource) {
-                self.unreserve(ask, cx);
-                self.rouse_groups(self.allocs[ask].app);
+                self.let_go(ask, cx);
             }
         }
     }

@@ -65,6 +65,12 @@ impl Partition {
         }
     }
 
+    /// Ends a reservation; its application looks for another.
+    pub(super) fn let_go(&mut self, alloc: AllocIx, cx: &mut Cx) {
+        self.unreserve(alloc, cx);
+        self.rouse_groups(self.allocs[alloc].app);
+    }
+
     /// Ends a reservation as its ask is placed on a node; what was kept for it there, it takes.
     pub(super) fn use_reservation(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) {
         if self.allocs[alloc].reserved.is_none() {
@@ -218,8 +224,7 @@ impl Partition {
     pub(super) fn end_refused_reservation(&mut self, alloc: AllocIx, cx: &mut Cx) -> bool {
         let refused = self.ask_shim && self.allocs[alloc].reserved.is_some_and(|node| self.is_refused(alloc, node));
         if refused {
-            self.unreserve(alloc, cx);
-            self.rouse_groups(self.allocs[alloc].app);
+            self.let_go(alloc, cx);
         }
         refused
     }
@@ -229,8 +234,7 @@ impl Partition {
         let mut lost = self.nodes[node].reservations.clone();
         lost.retain(|alloc| !self.may_have_drained(*alloc, node));
         for alloc in lost {
-            self.unreserve(alloc, cx);
-            self.rouse_groups(self.allocs[alloc].app);
+            self.let_go(alloc, cx);
         }
     }
 

@@ -419,7 +419,7 @@ impl Partition {
             }
             let row = &self.allocs[alloc];
             let Some(node) = row.reserved.filter(|_| self.is_for_waiting(alloc)) else { continue };
-            let (app, shape) = (row.app, row.shape);
+            let shape = row.shape;
             if row.phase == Phase::Pending && self.end_refused_reservation(alloc, cx) {
                 young = None;
                 best.clear();
@@ -440,8 +440,7 @@ impl Partition {
                     true
                 }
                 None if after > WORTH => {
-                    self.unreserve(alloc, cx);
-                    self.rouse_groups(app);
+                    self.let_go(alloc, cx);
                     self.is_young(node, cx.now)
                 }
                 _ => false,

@@ -285,7 +285,11 @@ impl Audit {
 
     /// Records up to this one are in the files, or will never be.
     pub fn written(&self, id: u64) {
-        self.newest.send_if_modified(|newest| id > std::mem::replace(newest, id.max(*newest)));
+        self.newest.send_if_modified(|newest| {
+            let more = id > *newest;
+            *newest = id.max(*newest);
+            more
+        });
     }
 
     /// The id of the last record that was noted.

@@ -1,6 +1,6 @@
 //! `GET /api/v1/audit`: who did what, as NDJSON.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use actix_web::{
     HttpRequest, HttpResponse,
@@ -22,6 +22,9 @@ use crate::{
         shim::query,
     },
 };
+
+/// How long an answer waits for what is being written.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Records that are looked up at a time.
 const BATCH: usize = 256;
@@ -57,9 +60,8 @@ async fn audit(request: HttpRequest, doors: Data<Doors>) -> Result<HttpResponse,
     let log = doors.audit.clone();
     // What was only counted until now belongs to what is asked for.
     log.sum_up();
-    let (mut newest, noted) = (log.newest(), log.noted());
-    // It is being written.
-    let last = newest.wait_for(|newest| *newest >= noted).await.map_or(noted, |newest| *newest);
+    let mut newest = log.newest();
+    let last = last_written(&mut newest, log.noted()).await;
     if from > last + 1 {
         // Of a server that began anew: whoever waits for that record would miss those until then.
         let detail = format!("record {from} does not exist yet: the next one is {}", last + 1);
@@ -73,6 +75,12 @@ async fn audit(request: HttpRequest, doors: Data<Doors>) -> Result<HttpResponse,
         Some((Ok::<_, std::convert::Infallible>(line), reader))
     });
     Ok(HttpResponse::build(StatusCode::OK).content_type("application/x-ndjson").streaming(lines))
+}
+
+/// The last record that can be read, when those up to `noted` are written; where the disk hangs, the last one that is.
+async fn last_written(newest: &mut watch::Receiver<u64>, noted: u64) -> u64 {
+    let _ = tokio::time::timeout(PATIENCE, newest.wait_for(|newest| *newest >= noted)).await;
+    *newest.borrow()
 }
 
 struct Reader {
@@ -138,4 +146,17 @@ fn text(line: &impl serde::Serialize) -> Bytes {
     let mut text = serde_json::to_vec(line).unwrap_or_default();
     text.push(b'\n');
     text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_disk_that_hangs_does_not_hide_what_is_written() {
+        let (writer, mut newest) = watch::channel(3);
+        assert_eq!(last_written(&mut newest, 5).await, 3);
+        writer.send_replace(5);
+        assert_eq!(last_written(&mut newest, 5).await, 5);
+    }
 }

@@ -30,7 +30,7 @@ pub(super) use self::kept::is_of;
 use self::{defaults::Defaults, kept::Kept, names::shown, registry::Registry};
 pub use self::{
     process::ProcessSettings,
-    registration::{Refusals, Registered, Registration},
+    registration::{Notes, Refusals, Registered, Registration},
 };
 use super::{
     directory::{Directory, Listing, PartitionEntry, RmEntry},

@@ -152,8 +152,8 @@ pub fn page() -> String {
     page.push_str(
         "\n## Settings of the whole server\n\n\
          In the `extraConfig` of a registration or an update by whoever has the role operator (the last writer wins), or with \
-         `--set KEY=VALUE`. A value that cannot be read counts as the default, and the log says so; with `--set`, and where the \
-         table says *refused*, it is an error. `SUBSYSTEM` is one of the names under [CFG-115](rules/configuration.md#cfg-115).\n\n",
+         `--set KEY=VALUE`. A value that cannot be read counts as the default, and the answer and the log say so; with `--set`, and where \
+         the table says *refused*, it is an error. `SUBSYSTEM` is one of the names under [CFG-115](rules/configuration.md#cfg-115).\n\n",
     );
     rows(&mut page, Scope::Server);
     page.push_str(

@@ -86,11 +86,11 @@ impl SchedulerExtension for Extension {
         let turn = turn.flatten();
         let epoch = turn.as_ref().map(keyed::Now::epoch);
         let done = self.topology.configure(&rm, epoch, &group, request.config, request.extra_config, tenant);
-        let config = status::guarded(async { done.await.map_err(status::refusals) }).await?;
+        let notes = status::guarded(async { done.await.map_err(status::refusals) }).await?;
         if let Some(now) = turn {
             now.done();
         }
-        Ok(status::with_ignored(status::noted(ext::UpdateConfigurationResponse {}, &config), &ignored))
+        Ok(status::with_ignored(status::noted(ext::UpdateConfigurationResponse {}, &notes), &ignored))
     }
 
     async fn unregister(&self, request: Request<Wire>) -> Result<Response<ext::UnregisterResponse>, Status> {

@@ -51,7 +51,7 @@ impl Scheduler for SchedulerDoor {
         };
         let register = self.topology.register(registration);
         let registered = status::guarded(async { register.await.map_err(status::refusals) }).await?;
-        let answer = status::noted(v1::RegisterResourceManagerResponse {}, &registered.config);
+        let answer = status::noted(v1::RegisterResourceManagerResponse {}, &registered.notes);
         Ok(status::with_ignored(answer, &ignored))
     }
 

@@ -6,8 +6,7 @@ use futures::FutureExt as _;
 use tonic::{Code, Response, Status, metadata::MetadataValue};
 
 use crate::{
-    actors::topology::Refusals,
-    config::LoadedConfig,
+    actors::topology::{Notes, Refusals},
     messages::{
         leaders::Leader,
         rm::{Closing, ClosingKind, Refusal, RefusalKind},
@@ -82,17 +81,17 @@ pub const WARNING: &str = "callboard-warning";
 /// Bytes of warnings in one answer: clients take headers of 8 KiB at least.
 const WARNINGS: usize = 4096;
 
-/// An answer with what is to be told about the configuration (SEEDS S34), one `callboard-warning` each. The messages of
-/// `si.v1` have no place for it.
-pub fn noted<T>(answer: T, config: &LoadedConfig) -> Response<T> {
+/// An answer with what is to be told about the configuration and its settings (SEEDS S34), one `callboard-warning` each. The
+/// messages of `si.v1` have no place for it.
+pub fn noted<T>(answer: T, notes: &Notes) -> Response<T> {
     let mut response = Response::new(answer);
     let mut left = WARNINGS;
-    for (n, note) in config.notes().enumerate() {
+    for (n, note) in notes.iter().enumerate() {
         // Metadata is visible ASCII.
         let text: String = note.to_string().chars().flat_map(char::escape_default).collect();
         let text = text.replace("\\'", "'").replace("\\\"", "\"");
         let more = text.len() > left;
-        let text = if more { format!("and {} more", config.notes().count() - n) } else { text };
+        let text = if more { format!("and {} more", notes.iter().count() - n) } else { text };
         left = left.saturating_sub(text.len());
         if let Ok(value) = MetadataValue::try_from(text) {
             response.metadata_mut().append(WARNING, value);

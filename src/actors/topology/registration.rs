@@ -12,7 +12,7 @@ use crate::{
         handle::{RmHandle, closing},
         no_partitions,
     },
-    config::{LoadedConfig, Refused, table},
+    config::{Fault, LoadedConfig, Refused, table},
     messages::{
         limits,
         rm::{Predicates, Refusal, RefusalKind},
@@ -52,8 +52,33 @@ pub struct Registration {
 pub struct Registered {
     /// The session.
     pub epoch: u64,
-    /// The configuration that is in force, for what is to be told of it ([`LoadedConfig::notes`]).
-    pub config: Arc<LoadedConfig>,
+    /// What is to be told of what it brought.
+    pub notes: Notes,
+}
+
+/// What of a configuration and its settings was taken and does not do what it looks like (SEEDS S34).
+#[derive(Clone, Debug)]
+pub struct Notes {
+    config: Arc<LoadedConfig>,
+    unread: Vec<Fault>,
+}
+
+impl Notes {
+    /// `extra`: settings that were accepted; those that cannot be read count as their defaults.
+    fn new(config: &Arc<LoadedConfig>, extra: &BTreeMap<String, String>) -> Notes {
+        let fault = |fault| Fault {
+            line: 0,
+            column: 0,
+            rule: "CFG-110",
+            message: format!("{fault}: it counts as the default (extraConfig)"),
+        };
+        Notes { config: config.clone(), unread: table::unreadable(extra).into_iter().map(fault).collect() }
+    }
+
+    /// One by one.
+    pub fn iter(&self) -> impl Iterator<Item = &Fault> {
+        self.unread.iter().chain(self.config.notes())
+    }
 }
 
 /// Why a registration or a configuration was refused.
@@ -107,7 +132,7 @@ impl Topology {
             match handle.addr.send(register).await {
                 Ok(Ok(epoch)) => {
                     log_notes(&registration.rm, &config);
-                    return Ok(Registered { epoch, config });
+                    return Ok(Registered { epoch, notes: Notes::new(&config, &extra) });
                 }
                 // It was forgotten just now: a new one takes its place.
                 Err(_) => self.open()?,
@@ -136,7 +161,7 @@ impl Topology {
         Err(Refusal::new(RefusalKind::Busy, detail))
     }
 
-    /// Updates the configuration of a resource manager (R1.12–R1.15), and gives the one that is in force then; a refused update
+    /// Updates the configuration of a resource manager (R1.12–R1.15), and gives what is to be told of it; a refused update
     /// changes nothing (SEEDS S23). `policy_group`: the one that the update is for; empty where it names none. That of a
     /// `tenant` leaves the settings of the whole process as they are. `epoch`: the session that it is for; `None`: the one that runs.
     pub async fn configure(
@@ -147,7 +172,7 @@ impl Topology {
         text: String,
         extra: BTreeMap<String, String>,
         tenant: bool,
-    ) -> Result<Arc<LoadedConfig>, Refusals> {
+    ) -> Result<Notes, Refusals> {
         self.open()?;
         let unknown = || Refusal::new(RefusalKind::Unknown, no_partitions(rm));
         let handle = self.look_up(rm).await?.ok_or_else(unknown)?;
@@ -160,13 +185,13 @@ impl Topology {
             default_config,
             only_default: false,
             policy_group: policy_group.into(),
-            extra: Some((extra, settings)),
+            extra: Some((extra.clone(), settings)),
             tenant,
             epoch,
         };
         handle.addr.send(message).await.unwrap_or_else(|_| Err(closing()))?;
         log_notes(rm, &config);
-        Ok(config)
+        Ok(Notes::new(&config, &extra))
     }
 
     /// Reads and checks a configuration as an update would; an empty text is the server's own. Nothing is applied. A registration runs

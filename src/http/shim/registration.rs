@@ -17,9 +17,8 @@ use crate::{
     access::{Caller, audit::Detail},
     actors::{
         rm::{handle::not_registered, no_partitions},
-        topology::{Refusals, Registration},
+        topology::{Notes, Refusals, Registration},
     },
-    config::LoadedConfig,
     http::{api::plan::view::Warning, doors::Doors, problem::Problem, standby},
     messages::rm::{Predicates, Refusal, RefusalKind, Unregister},
     si::{decode, intake, v1},
@@ -78,7 +77,7 @@ pub async fn register(
         (Err(refused), Some(sent)) => return standby::elsewhere(&doors, &request, sent, refused.into()).await,
         (registered, _) => registered?,
     };
-    Ok(taken(&registered.config, ignored))
+    Ok(taken(&registered.notes, ignored))
 }
 
 /// PUT `/si/v1/rm/{rmID}/configuration`.
@@ -122,7 +121,7 @@ pub async fn configure(
     // Its body may have come when the session had ended.
     let epoch = Some(gate.epoch);
     let (answer, refused) = match doors.topology.configure(&rm, epoch, &group, message.config, extra, tenant).await {
-        Ok(config) => (taken(&config, ignored), None),
+        Ok(notes) => (taken(&notes, ignored), None),
         Err(refused) => {
             let reason = match &refused {
                 Refusals::Config(refused) => refused.message.clone(),
@@ -150,7 +149,7 @@ pub async fn unregister(rm: Path<String>, doors: Data<Doors>) -> Result<HttpResp
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "Taken")]
 pub struct Taken {
-    /// What of the configuration is accepted and does not do what it looks like.
+    /// What of the configuration and its settings is accepted and does not do what it looks like.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<Warning>,
     /// Settings of the whole process that were ignored: they take the role operator.
@@ -161,9 +160,9 @@ pub struct Taken {
 /// Warnings in one answer: a large configuration may have one at each queue.
 const WARNINGS: usize = 100;
 
-fn taken(config: &LoadedConfig, ignored: Vec<String>) -> HttpResponse {
-    let mut warnings: Vec<Warning> = config.notes().take(WARNINGS).map(Warning::from).collect();
-    let more = config.notes().count() - warnings.len();
+fn taken(notes: &Notes, ignored: Vec<String>) -> HttpResponse {
+    let mut warnings: Vec<Warning> = notes.iter().take(WARNINGS).map(Warning::from).collect();
+    let more = notes.iter().count() - warnings.len();
     if more > 0 {
         let message = format!("{more} more of these; callboard validate lists all");
         warnings.push(Warning { line: 0, column: 0, rule: String::new(), message });

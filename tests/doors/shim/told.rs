@@ -61,6 +61,31 @@ async fn unknown_values_are_told_by_every_door() {
 }
 
 #[tokio::test]
+async fn settings_that_cannot_be_read_are_told() {
+    // CFG-110: they count as their defaults.
+    let server = Server::start(&[]);
+    let extra = json!({"event.ringBufferCapacity": "400_000", "event.trackingEnabled": "on", "event.maxStreams": "7", "no.such": "x"});
+    let wanted = [
+        r#"event.ringBufferCapacity: "400_000" is not a whole number above zero: it counts as the default (extraConfig)"#,
+        r#"event.trackingEnabled: "on" is not one of true, false, 1, 0, t, f: it counts as the default (extraConfig)"#,
+    ];
+    let expected: Vec<_> = wanted.iter().map(|text| (0, text.to_string())).collect();
+    let body = json!({"rmID": "rm-1", "config": CONFIG, "extraConfig": extra});
+    let (status, answer) = server.send("POST", "/si/v1/rm", &body).await;
+    assert_eq!((status, told(&answer)), (200, expected.clone()), "{answer}");
+    assert_eq!(answer["warnings"][0]["rule"], "CFG-110");
+    let (status, answer) = server.send("PUT", "/si/v1/rm/rm-1/configuration", &body).await;
+    assert_eq!((status, told(&answer)), (200, expected), "{answer}");
+
+    let channel = Channel::from_shared(server.grpc()).expect("an address").connect().await.expect("connected");
+    let extra_config = [("log.level".to_owned(), "loud".to_owned())].into();
+    let request = v1::RegisterResourceManagerRequest { rm_id: "rm-2".into(), extra_config, ..Default::default() };
+    let answer = SchedulerClient::new(channel).register_resource_manager(request).await.expect("taken");
+    let text = answer.metadata().get("callboard-warning").expect("told").to_str().expect("text");
+    assert!(text.starts_with(r#"0:0: CFG-110: log.level: "loud" is not one of debug, info, "#), "{text}");
+}
+
+#[tokio::test]
 async fn a_registration_whose_rules_cannot_be_built_says_so() {
     // CFG-098: it runs without any rule, and an update like it is refused.
     let server = Server::start(&[]);

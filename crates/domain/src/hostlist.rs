@@ -11,6 +11,9 @@ pub const MAX_RANGE: u64 = 1 << 20;
 /// Longest name beside the numbers in brackets, in bytes.
 const MAX_NAME: usize = 253;
 
+/// Most digits of a number, leading zeros included: those of the largest.
+const MAX_DIGITS: usize = 20;
+
 /// An ordered list of host names.
 #[derive(Clone, Debug, Default)]
 pub struct HostList {
@@ -59,7 +62,8 @@ impl HostList {
     ///
     /// # Errors
     /// What is wrong, and where: characters that are not printable ASCII, brackets that are unbalanced, nested, empty
-    /// or a second pair, numbers that are none or do not fit 64 bits, ranges that descend or exceed [`MAX_RANGE`].
+    /// or a second pair, numbers that are none, have more than 20 digits or do not fit 64 bits, ranges that descend or exceed
+    /// [`MAX_RANGE`].
     pub fn parse(text: &str) -> Result<HostList, Error> {
         let mut list = HostList::new();
         let mut start = 0;
@@ -125,8 +129,8 @@ impl HostList {
         let (prefix, tail) = name.split_at(name.len() - digits);
         // A tail that fits no number is part of the name.
         let (prefix, number) = match tail.parse() {
-            Ok(value) => (prefix, Some(Number { first: value, last: value, width: digits })),
-            Err(_) => (name, None),
+            Ok(value) if digits <= MAX_DIGITS => (prefix, Some(Number { first: value, last: value, width: digits })),
+            _ => (name, None),
         };
         if let (Some(number), Some(Item { prefix: last_prefix, suffix, number: Some(last) })) =
             (number, self.items.last_mut())
@@ -189,6 +193,9 @@ fn parse_element(text: &str, at: usize) -> Result<Number, Fault> {
         if !text.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err((at, format!("'{text}' is not a decimal number")));
         }
+        if text.len() > MAX_DIGITS {
+            return Err((at, format!("a number of {} digits: at most {MAX_DIGITS} are allowed", text.len())));
+        }
         text.parse().map_err(|_| (at, format!("'{text}' does not fit 64 bits")))
     };
     let Some((low, high)) = text.split_once('-') else {
@@ -209,14 +216,14 @@ fn parse_element(text: &str, at: usize) -> Result<Number, Fault> {
 impl fmt::Display for HostList {
     /// The compressed form: neighbours of the same prefix share one pair of brackets, in list order. A new pair begins where
     /// the padding changes, so that readers who pad by the first element and readers who pad each by itself agree.
-    /// Hosts with a suffix are written out.
+    /// Hosts with a suffix, or a name that may have no brackets, are written out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut comma = "";
         let mut at = 0;
         while let Some(item) = self.items.get(at) {
             f.write_str(comma)?;
             comma = ",";
-            let Some(first) = item.number.filter(|_| item.suffix.is_empty()) else {
+            let Some(first) = item.number.filter(|_| item.suffix.is_empty() && item.prefix.len() <= MAX_NAME) else {
                 write_out(f, item)?;
                 at += 1;
                 continue;
@@ -317,6 +324,19 @@ mod tests {
         let list = |name: usize| HostList::parse(&format!("{}[{}1]", "x".repeat(name), "1,".repeat(100_000)));
         assert!(list(253).is_ok());
         assert!(list(254).unwrap_err().to_string().contains("a name of more than 253 bytes cannot have brackets"));
+    }
+
+    #[test]
+    fn long_names_and_numbers_are_written_as_they_are_read() {
+        let long = "x".repeat(300);
+        let zeros = "0".repeat(70_000);
+        for names in [[format!("{long}1"), format!("{long}2")], [format!("n{zeros}1"), format!("n{zeros}2")]] {
+            let list: HostList = names.iter().collect();
+            assert_eq!(hosts(&list.to_string()), names);
+        }
+        assert_eq!(hosts("n[00000000000000000001-2]").len(), 2);
+        let refused = HostList::parse(&format!("n[{zeros}1]")).unwrap_err();
+        assert_eq!(refused.what, "a number of 70001 digits: at most 20 are allowed");
     }
 
     #[test]

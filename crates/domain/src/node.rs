@@ -13,6 +13,9 @@ use super::{
     types::{AllocIx, Nanos},
 };
 
+/// Attribute of a node that names its host.
+pub const HOST_NAME: &str = "si/hostname";
+
 /// What the shim said of a node; replaced as a whole by an UPDATE that carries attributes (SEEDS S5).
 #[derive(Clone, Debug, Default)]
 pub struct NodeSpec {
@@ -23,9 +26,9 @@ pub struct NodeSpec {
 }
 
 impl NodeSpec {
-    /// Attribute `si/hostname`, empty where missing.
+    /// Attribute [`HOST_NAME`], empty where missing.
     pub fn host_name(&self) -> &str {
-        self.attributes.get("si/hostname").map_or("", String::as_str)
+        self.attributes.get(HOST_NAME).map_or("", String::as_str)
     }
 
     /// The name of its host in the resource journal: its own id, where it has no host name.

@@ -7,6 +7,7 @@ use callboard_domain::{
     command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem},
     effect::Callback,
     names::{INVALID_QUEUE_NAME, MAX_QUEUE_LEVELS, MAX_QUEUE_NAME, too_many_levels},
+    node::HOST_NAME,
     placement::reason,
     resources::{Resource, Types, Vectors},
     types::{Nanos, Termination},
@@ -17,7 +18,7 @@ use super::{constants as key, session::Part, v1};
 /// Most partitions of one request.
 pub const MAX_PARTITIONS: usize = 100;
 
-/// Longest id of anything in bytes: of nodes, applications, allocations, users, groups, task groups, partitions.
+/// Longest id of anything in bytes: of nodes and their hosts, applications, allocations, users, groups, task groups, partitions.
 pub const MAX_ID: usize = 1_024;
 
 /// The id of an item that is not taken, and why.
@@ -189,6 +190,10 @@ impl Names {
         let capacity = node.schedulable_resource.map(|amounts| self.resource(amounts)).transpose();
         let capacity = capacity.map_err(|reason| (id.clone(), reason))?;
         let mut attributes = node.attributes;
+        // The journal keeps it with each event of the node.
+        if let Some(reason) = attributes.get(HOST_NAME).and_then(|host| long(HOST_NAME, host)) {
+            return Err((id, reason));
+        }
         let partition = self.internal(attributes.get(key::NODE_PARTITION).map_or("", String::as_str));
         // Attributes of an update replace those of the node only where some were given (SEEDS S5).
         if creates || !attributes.is_empty() {

@@ -1,9 +1,10 @@
 //! A partition and its journal: the session begins with what operators drained before, nodes are told of batch by batch,
 //! the session ends.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
 use actix::prelude::*;
+use tokio::time::timeout;
 
 use super::{
     PartitionActor,
@@ -18,7 +19,7 @@ use crate::{
     },
 };
 
-/// A journal that has not answered by then is not waited for: nodes that operators drained are held back when it does.
+/// A journal that has not answered by then is told of, and by every further time like it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// See the module.
@@ -87,6 +88,22 @@ impl Link {
     }
 }
 
+/// What the journal says of a session that begins. Without it nodes that operators drained would get allocations, so it is
+/// waited for however long it takes, and told of in the log.
+async fn answered(asked: Request<JournalActor, Begin>, partition: Arc<str>) -> Result<Known, MailboxError> {
+    let mut asked = pin!(asked);
+    loop {
+        match timeout(PATIENCE, &mut asked).await {
+            Ok(answer) => return answer,
+            Err(_) => tracing::error!(
+                code = "journal-silent",
+                partition = &*partition,
+                "the resource journal does not answer; the partition waits for it, as it says what operators drained or stopped"
+            ),
+        }
+    }
+}
+
 impl PartitionActor {
     /// What operators told as the journal and this partition know it together: files that are missing say nothing, and what was in
     /// them holds (a drain is never lost).
@@ -126,7 +143,7 @@ impl PartitionActor {
             let (hosts, notes) = (hosts.iter().cloned().collect(), notes.iter().cloned().collect());
             self.link.agree(Agree { nodes: BTreeSet::new(), hosts, notes });
         }
-        let asked = journal.send(begin).timeout(PATIENCE).into_actor(self);
+        let asked = answered(journal.send(begin), self.setup.internal.clone()).into_actor(self);
         ctx.wait(asked.map(|answer, actor, ctx| match answer.map(|known| actor.restore_lost(known)) {
             Ok(Standing { orders, .. }) if actor.link.restored && actor.link.shared => actor.hand_down(&orders),
             Ok(known) if inherited.is_some() => {
@@ -155,7 +172,7 @@ impl PartitionActor {
             Err(error) => tracing::error!(
                 code = "journal-silent",
                 partition = &*actor.setup.internal, %error,
-                "the resource journal does not answer; what operators drained or stopped is not known"
+                "the resource journal has ended; what operators drained or stopped is not known"
             ),
         }));
     }
@@ -170,5 +187,55 @@ impl Handler<Alive> for PartitionActor {
             self.route();
             self.conversations.signs(&msg.signs);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::{
+        actors::journal::{DEFAULT_LIMIT, JournalSetup},
+        domain::journal::Settings,
+        messages::partition::Commands,
+    };
+
+    struct Silent;
+
+    impl Actor for Silent {
+        type Context = Context<Self>;
+    }
+
+    impl Handler<Commands> for Silent {
+        type Result = ();
+
+        fn handle(&mut self, _msg: Commands, _ctx: &mut Self::Context) {}
+    }
+
+    #[actix::test]
+    async fn a_session_begins_however_long_the_journal_takes() {
+        tokio::time::pause();
+        let busy = Arbiter::new();
+        let setup = JournalSetup {
+            partition: "[rm-1]default".into(),
+            dir: None,
+            settings: Settings::default(),
+            limit: DEFAULT_LIMIT,
+            faults: Arc::default(),
+        };
+        let journal = JournalActor::start_on(&busy.handle(), setup);
+        let (go, gate) = mpsc::channel::<()>();
+        busy.spawn_fn(move || {
+            let _ = gate.recv();
+        });
+        let begin = Begin { epoch: 1, partition: Silent.start().recipient() };
+        let asked = actix::spawn(answered(journal.send(begin), "[rm-1]default".into()));
+        tokio::time::sleep(PATIENCE * 3).await;
+        assert!(!asked.is_finished());
+        tokio::time::resume();
+        go.send(()).expect("it is waited for");
+        assert!(asked.await.expect("no panic").is_ok());
+        busy.stop();
     }
 }

@@ -21,6 +21,8 @@ use crate::{
 
 /// Elements of one list of targets: each takes memory of its own while it is read.
 const MAX_ELEMENTS: usize = 100_000;
+/// Hosts that one list of targets may stand for: each is looked up.
+const MAX_HOSTS: u64 = 1 << 20;
 /// Characters of a text that an error repeats.
 const SHOWN: usize = 200;
 
@@ -316,6 +318,10 @@ impl Journal {
                 "invalid targets: Hostlist cannot be decoded: '{shown}{more}', character {position}: {what} (nor is it an idset)"
             ))
         })?;
+        if hosts.len() > MAX_HOSTS {
+            let text = format!("targets stand for {} hosts: at most {MAX_HOSTS} are allowed", hosts.len());
+            return Err(Refusal::Targets(text));
+        }
         let mut idset = IdSet::new();
         let mut unknown = Vec::new();
         let mut away = None;

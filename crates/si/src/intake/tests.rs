@@ -226,6 +226,13 @@ fn ids_have_a_length() {
     assert!(inward.parts.is_empty() && reasons.len() == 2, "{reasons:?}");
     assert!(reasons[0].contains("allocationKey has 1025 bytes: at most 1024 are allowed"), "{}", reasons[0]);
     assert!(reasons[1].contains("nodeID has 1025 bytes"), "{}", reasons[1]);
+    for action in ["CREATE", "UPDATE"] {
+        let text =
+            format!(r#"{{"nodes":[{{"nodeID":"n","action":"{action}","attributes":{{"si/hostname":"{long}"}}}}]}}"#);
+        let (inward, _) = Request::Nodes.read_json(text.as_bytes(), &names(), 9).expect("read");
+        let told = format!("{:?}", inward.rejected);
+        assert!(inward.parts.is_empty() && told.contains("si/hostname has 1025 bytes: at most 1024"), "{told}");
+    }
     let queue = "q.".repeat(4_000);
     let text = format!(
         r#"{{"new":[{{"applicationID":"a","queueName":"{queue}"}},{{"applicationID":"b","ugi":{{"groups":["g","{long}"]}}}}]}}"#

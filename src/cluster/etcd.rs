@@ -237,6 +237,22 @@ impl Etcd {
         F: Future<Output = Result<T, Status>>,
     {
         let (at, url, channel) = self.member();
+        let why = match self.signed(url, channel, call).await {
+            Err(Trouble::Silent(why)) => why,
+            done => return done,
+        };
+        let _ = self.present.compare_exchange(at, (at + 1) % self.access.members.len(), Relaxed, Relaxed);
+        Err(Trouble::Silent(match self.renew() {
+            Ok(()) => why,
+            Err(unread) => format!("{why}; {unread}"),
+        }))
+    }
+
+    /// One call to this member, as the user, where one is named.
+    async fn signed<T, F>(&self, url: &str, channel: Channel, call: impl Fn(Channel) -> F) -> Result<T, Trouble>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
         if self.access.user.is_some() && self.token.load().is_none() {
             self.sign_in(channel.clone()).await?;
         }
@@ -249,17 +265,10 @@ impl Etcd {
             self.sign_in(channel.clone()).await?;
             answer = timeout(PATIENCE, call(channel.clone())).await;
         }
-        let trouble = match answer {
-            Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(status)) => trouble(url, &status),
-            Err(_) => Trouble::Silent(format!("{url}: nothing within {} s", PATIENCE.as_secs())),
-        };
-        let Trouble::Silent(why) = trouble else { return Err(trouble) };
-        let _ = self.present.compare_exchange(at, (at + 1) % self.access.members.len(), Relaxed, Relaxed);
-        Err(Trouble::Silent(match self.renew() {
-            Ok(()) => why,
-            Err(unread) => format!("{why}; {unread}"),
-        }))
+        match answer {
+            Ok(answer) => answer.map_err(|status| trouble(url, &status)),
+            Err(_) => Err(Trouble::Silent(format!("{url}: nothing within {} s", PATIENCE.as_secs()))),
+        }
     }
 
     /// A call that may be made twice, at each member in turn.

@@ -207,7 +207,10 @@ impl Handler<Resolve> for UgmActor {
         };
         Box::pin(looked_up.into_actor(self).map(move |(users, found), actor, _| {
             let now = actor.clock.now();
-            actor.known.end(&mut commands, answers, users, found, now);
+            // What another directory said is for these submissions only.
+            let mut passing = Known::default();
+            let known = if actor.resolver == resolver { &mut actor.known } else { &mut passing };
+            known.end(&mut commands, answers, users, found, now);
             commands
         }))
     }

@@ -66,3 +66,13 @@ async fn an_answer_is_kept_for_a_while_and_not_over_another_resolver() {
     actor.send(UseResolver(Resolver::None)).await.unwrap();
     assert_eq!(ask().await, "nobody: nobody");
 }
+
+#[actix::test]
+async fn what_one_directory_said_is_not_kept_for_another() {
+    let actor = rig();
+    let ask = async || resolve(&actor, vec![submitted(vec![of("testuser1", None)])]).await.remove(0);
+    let under_way = actor.send(Resolve(vec![submitted(vec![of("testuser1", None)])]));
+    actor.do_send(UseResolver(Resolver::None));
+    under_way.await.unwrap();
+    assert_eq!(ask().await, "testuser1: testuser1");
+}

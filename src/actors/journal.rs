@@ -154,10 +154,14 @@ impl JournalActor {
     /// Reads the directory. Nothing else is handled before that is done. Where it cannot be opened at present it is tried again:
     /// until then the journal is in memory, and an operator is refused.
     fn load(&mut self, dir: PathBuf, ctx: &mut Context<Self>) {
-        let (settings, limit, of_load) = (self.setup.settings, self.setup.limit, dir.clone());
+        let (settings, limit, of_load) = (self.setup.settings, self.log.limit(), dir.clone());
         let load = spawn_blocking(move || disk::load(&of_load, settings, limit + 1));
         ctx.wait(load.into_actor(self).map(move |loaded, actor, ctx| match loaded {
-            Ok(disk::Loaded { passing: Some(why), .. }) => actor.not_loaded(dir, why, ctx),
+            Ok(disk::Loaded { passing: Some(why), orders, .. }) => {
+                // Not known, and not without any.
+                actor.orders = orders;
+                actor.not_loaded(dir, why, ctx);
+            }
             Ok(loaded) if matches!(actor.storage, Storage::Memory) => actor.loaded(dir, loaded),
             Ok(loaded) => actor.loaded_late(dir, loaded, ctx),
             Err(error) => {
@@ -184,7 +188,7 @@ impl JournalActor {
     fn loaded_late(&mut self, dir: PathBuf, loaded: disk::Loaded, ctx: &mut Context<Self>) {
         tracing::info!(partition = %self.setup.partition, "the journal is read now");
         let before = self.journal.clone();
-        self.log = Log::new(self.setup.limit);
+        self.log = Log::new(self.log.limit());
         self.loaded(dir, loaded);
         let Some((epoch, partition)) = &self.session else { return };
         let (hosts, notes, orders) = (self.journal.held_hosts(), self.journal.drain_notes(), self.orders.list());

@@ -183,7 +183,7 @@ impl Directory {
         if let Some(r) = r {
             let last = records.iter().rposition(is_of_set).map_or(0, |last| last as u64 + 1);
             let path = self.path.join(set::FILE);
-            self.set.write(&self.path, r, log.lines() + last).map_err(failed(&path))?;
+            self.set.write(&self.path, r, log.lines() + last, log.lines()).map_err(failed(&path))?;
         }
         let path = log.path().to_owned();
         log.append(records).map_err(failed(&path))?;

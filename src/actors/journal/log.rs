@@ -50,6 +50,11 @@ impl Log {
         records
     }
 
+    /// Events that are kept at most.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// Keeps another number of events, at least 2, from now on.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit.max(2);

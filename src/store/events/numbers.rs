@@ -74,8 +74,13 @@ impl Numbers {
             self.file = Some(files::open_or_make(&self.path, OpenOptions::new().append(true))?);
         }
         if let Some(file) = &mut self.file {
-            file.write_all(&bytes)?;
+            let written = file.write_all(&bytes);
             self.unsynced = true;
+            if written.is_err() {
+                // What has come of it is cut off from the next.
+                self.file = None;
+            }
+            written?;
         }
         Ok(())
     }
@@ -113,6 +118,13 @@ mod tests {
         assert_eq!(Numbers::open(directory.path()).unwrap().1, [first, odd, last.clone()]);
         numbers.write(std::slice::from_ref(&last), true).unwrap();
         numbers.write(std::slice::from_ref(&last), false).unwrap();
-        assert_eq!(Numbers::open(directory.path()).unwrap().1, [last.clone(), last]);
+        assert_eq!(Numbers::open(directory.path()).unwrap().1, [last.clone(), last.clone()]);
+        // A full disk took a part.
+        numbers.file = Some(OpenOptions::new().append(true).open("/dev/full").unwrap());
+        assert!(numbers.write(std::slice::from_ref(&last), false).is_err());
+        let whole = fs::read(numbers.path()).unwrap();
+        fs::write(numbers.path(), [&whole[..], b"{\"rm\":\"rm"].concat()).unwrap();
+        numbers.write(std::slice::from_ref(&last), false).unwrap();
+        assert_eq!(Numbers::open(directory.path()).unwrap().1, [last.clone(), last.clone(), last]);
     }
 }

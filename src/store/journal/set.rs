@@ -35,12 +35,13 @@ pub struct Found {
     pub set: Option<Set>,
     /// What was wrong, and what was done about it.
     pub faults: Vec<String>,
-    /// The text that both files should hold, and the line of the log that it belongs to: where one of them does not.
-    rewrite: Option<(String, u64)>,
+    /// The text that both files should hold, the line of the log that it belongs to, and how many were there before: where one
+    /// of them does not.
+    rewrite: Option<(String, u64, u64)>,
     /// Files to be kept aside.
     aside: Vec<&'static str>,
     sum: Option<u32>,
-    /// The set is of a line that the log lacks, as it is written just before its line: so many are missing.
+    /// Lines that the log had when the set was written, or that came with it, and lacks: a write that never reached the log is none.
     pub missing: u64,
 }
 
@@ -58,7 +59,20 @@ struct Copy {
     sum: u32,
     before: Option<u32>,
     line: u64,
+    /// Lines of the log when it was written; releases before did not say.
+    after: Option<u64>,
     text: String,
+}
+
+impl Copy {
+    /// Lines that a log of so many lacks.
+    fn lacks(&self, lines: u64) -> u64 {
+        match self.after {
+            Some(after) if lines <= after => after - lines,
+            // It is written just before its line.
+            _ => self.line.saturating_sub(lines + 1),
+        }
+    }
 }
 
 enum CopyFile {
@@ -96,7 +110,7 @@ pub fn open(dir: &Path, lines: u64, last_set: u64) -> Result<Found, Unopened> {
     let mut found = Found { sum, ..Found::default() };
     match copy {
         CopyFile::Good(copy) => {
-            found.missing = copy.line.saturating_sub(lines + 1);
+            found.missing = copy.lacks(lines);
             found.beside(copy, text, set, last_set);
         }
         CopyFile::Missing if sum.is_none() && last_set == 0 && !dir.join(FILE).exists() => {}
@@ -119,7 +133,7 @@ impl Found {
         if self.sum == Some(copy.sum) {
             self.set = set.ok();
             if self.missing > 0 {
-                self.rewrite = Some((copy.text, last_set));
+                self.rewrite = Some((copy.text, last_set, last_set));
             }
             return;
         }
@@ -128,7 +142,7 @@ impl Found {
             (Ok(text), Ok(set)) if older => {
                 self.faults.push(format!("{COPY}: older than {FILE}, from which it was made anew"));
                 self.aside.push(COPY);
-                self.rewrite = Some((text, last_set));
+                self.rewrite = Some((text, last_set, last_set));
                 self.set = Some(set);
                 return;
             }
@@ -145,7 +159,8 @@ impl Found {
             }
         }
         self.set = decode(&copy.text).ok();
-        self.rewrite = Some((copy.text, last_set.max(copy.line)));
+        let line = last_set.max(copy.line);
+        self.rewrite = Some((copy.text, line, copy.after.unwrap_or(line.saturating_sub(1))));
     }
 
     /// The copy is not there, or damaged.
@@ -154,7 +169,7 @@ impl Found {
         match (text, set) {
             (Ok(text), Ok(set)) => {
                 self.faults.push(format!("{COPY}: {why}; it was made anew from {FILE}"));
-                self.rewrite = Some((text, last_set));
+                self.rewrite = Some((text, last_set, last_set));
                 self.set = Some(set);
             }
             (_, Err(of_r)) => {
@@ -188,8 +203,8 @@ impl Found {
             }
         }
         let mut files = SetFiles { sum: self.sum };
-        if let Some((text, line)) = self.rewrite.take() {
-            files.write(dir, &text, line)?;
+        if let Some((text, line, after)) = self.rewrite.take() {
+            files.write(dir, &text, line, after)?;
         }
         Ok((files, kept))
     }
@@ -201,14 +216,15 @@ impl SetFiles {
         self.sum.is_some()
     }
 
-    /// Replaces the resource set by one that a line of the log will tell of. It is on disk afterwards.
+    /// Replaces the resource set by one that a line of the log, which has `after` lines now, will tell of. It is on disk
+    /// afterwards.
     ///
     /// # Errors
     /// Writing failed; the set is the one from before, or the new one.
-    pub fn write(&mut self, dir: &Path, text: &str, line: u64) -> io::Result<()> {
+    pub fn write(&mut self, dir: &Path, text: &str, line: u64, after: u64) -> io::Result<()> {
         let sum = crc32fast::hash(text.as_bytes());
         let before = self.sum.map_or("none".to_owned(), |sum| format!("{sum:08x}"));
-        let title = format!("{TITLE}{VERSION}, sum {sum:08x}, before {before}, line {line}");
+        let title = format!("{TITLE}{VERSION}, sum {sum:08x}, before {before}, line {line}, after {after}");
         let title_sum = crc32fast::hash(title.as_bytes());
         files::replace(&dir.join(COPY), format!("{title} {title_sum:08x}\n{text}").as_bytes())?;
         files::replace(&dir.join(FILE), text.as_bytes())?;
@@ -246,5 +262,7 @@ fn fields(rest: &str, text: &str) -> Option<Copy> {
         "none" => None,
         sum => Some(u32::from_str_radix(sum, 16).ok()?),
     };
-    Some(Copy { sum, before, line: field("line")?.parse().ok()?, text: text.to_owned() })
+    let line = field("line")?.parse().ok()?;
+    let after = field("after").and_then(|after| after.parse().ok());
+    Some(Copy { sum, before, line, after, text: text.to_owned() })
 }

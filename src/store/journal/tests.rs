@@ -256,6 +256,17 @@ fn what_a_crash_leaves_is_no_damage() {
         assert_eq!((said.hosts, opened.damage), (3 + state, Vec::new()));
         assert_eq!(fs::read_to_string(dir.path().join(set::FILE)).unwrap(), r(3 + state as u32));
     }
+    // Nothing of several lines that came with it reached the log.
+    for before in [&states[0][..], &[]] {
+        let dir = with(before, |_| ());
+        write(dir.path(), Some(&r(5)), &[define(), define(), define(), drain(1)]);
+        for name in [eventlog::FILE, copy::FILE] {
+            fs::remove_file(dir.path().join(name)).unwrap();
+        }
+        fill(dir.path(), &before[..before.len().min(2)]);
+        let (said, opened) = look(dir.path());
+        assert_eq!((said.lines.len(), said.hosts, opened.damage), (before.len() / 2, 5, Vec::new()));
+    }
 }
 
 fn with_look(state: &[(String, Vec<u8>)]) -> (Said, TempDir) {

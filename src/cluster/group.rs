@@ -343,7 +343,8 @@ impl Group {
         let mut changes = Vec::new();
         if let Some((number, ..)) = old.last() {
             let key = |number| self.keys.log(&self.name, number);
-            changes.push(Change::Delete(key(head.first.min(1)), key(number + 1)));
+            // Also parts of a record that never counted.
+            changes.push(Change::Delete(key(1), key(number + 1)));
             head.first = number + 1;
         }
         let gone: u64 = old.iter().map(|(.., bytes)| bytes).sum();

@@ -16,7 +16,7 @@ use crate::domain::{
 };
 
 /// A session of the partition begins: no node is registered. Facts of other sessions are dropped from here on. Answered with
-/// what operators told to stay as it is, without waiting for the disk.
+/// what operators told to stay as it is, as soon as the files are read and a write that is under way is over.
 #[derive(Message)]
 #[rtype(result = "Known")]
 pub struct Begin {

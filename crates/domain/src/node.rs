@@ -113,7 +113,8 @@ pub struct Node {
     pub claimed: Rare<Amount>,
     /// Position among the node ids in byte order: breaks ties of the sort score (R2.34).
     pub rank: u64,
-    /// Its key in the sort order, `None` while it is not in it (drained or reserved).
+    /// Its key in the sort order; `None` while it is not in it: drained, or reserved by preemption or for an ask that requires
+    /// it. One that waiting asks reserve stays in it with what is left.
     pub sort_key: Option<u64>,
     /// Last sign of life.
     pub seen: Nanos,

@@ -208,15 +208,6 @@ impl NodeIndex {
     pub fn iter(&self) -> impl Iterator<Item = NodeIx> + '_ {
         self.buckets.iter().flat_map(|bucket| bucket.iter().map(|e| e.node))
     }
-
-    /// Nothing in it.
-    pub fn clear(&mut self) {
-        self.buckets.clear();
-        self.first.clear();
-        self.most.clear();
-        self.blocks.clear();
-        self.len = 0;
-    }
 }
 
 list!(Entry { key, node, free });

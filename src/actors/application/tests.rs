@@ -171,6 +171,24 @@ async fn it_begins() {
 }
 
 #[actix::test]
+async fn what_a_start_found_waits_since_it_was_first_sent() {
+    tokio::time::pause();
+    let rig = Rig::new();
+    let (app, termination) = ("app-1".into(), Termination::PlaceholderReplaced);
+    let release = Released { key: "ph1".into(), app, termination, message: "".into(), confirm: true };
+    let since = rig.sums.clock.now().minus(Nanos::from_secs(55));
+    let found = UnconfirmedRelease { release, since, age: Nanos::ZERO, sent: 3 };
+    rig.actor.send(Unheard(vec![found])).await.unwrap();
+    assert_eq!((rig.waits().await, rig.counts()), (vec![("ph1".to_owned(), 55, 3)], (1, 0)));
+    rig.pass(6).await;
+    assert_eq!(rig.counts(), (1, 1));
+    rig.pass(5).await;
+    assert_eq!(rig.sent(), ["ph1"]);
+    rig.end("ph1").await;
+    assert_eq!(rig.counts(), (0, 0));
+}
+
+#[actix::test]
 async fn it_is_confirmed_or_void() {
     tokio::time::pause();
     for state in STATES {

@@ -39,7 +39,8 @@ pub struct Durable {
     writer: Option<Writer>,
     backlog: Backlog,
     settings: StoreSettings,
-    /// The settings in force are known: they come with a registration, and events after it. Before that nothing is deleted.
+    /// The settings in force are known: they come with a registration, or at a start with those that are kept, and events after that.
+    /// Before that nothing is deleted.
     settled: bool,
     /// Something was written and not handed on to be flushed.
     dirty: bool,

@@ -4,11 +4,16 @@ use std::{collections::VecDeque, sync::Arc};
 
 use crate::{messages::journal::Piece, store::eventlog::Record};
 
+/// Bytes of the events that are kept at most: one tells of all hosts that drain at a time, by their names.
+const MOST: usize = 64 << 20;
+
 /// See the module.
 #[derive(Debug)]
 pub struct Log {
     limit: usize,
     entries: VecDeque<(u64, Record)>,
+    /// Of all of them together.
+    bytes: usize,
     /// Number of the next entry.
     next: u64,
     /// Entries from this number on may be missing on disk.
@@ -21,10 +26,11 @@ pub struct Log {
 impl Log {
     /// Keeps `limit` events, at least 2: one and the mark that others were dropped.
     pub fn new(limit: usize) -> Log {
-        Log { limit: limit.max(2), entries: VecDeque::new(), next: 0, unstored: 0, restart: None, define: None }
+        let (restart, define) = (None, None);
+        Log { limit: limit.max(2), entries: VecDeque::new(), bytes: 0, next: 0, unstored: 0, restart, define }
     }
 
-    /// Adds an event. Beyond the limit the oldest go, and `truncate` takes their place, with the time of the last of them.
+    /// Adds an event. Beyond the limits the oldest go, and `truncate` takes their place, with the time of the last of them.
     pub fn push(&mut self, record: Record) {
         let entry = (self.next, record);
         self.next += 1;
@@ -33,6 +39,7 @@ impl Log {
             "resource-define" => self.define = Some(entry.clone()),
             _ => {}
         }
+        self.bytes += entry.1.json.len();
         self.entries.push_back(entry);
         self.trim();
     }
@@ -62,15 +69,18 @@ impl Log {
     }
 
     fn trim(&mut self) {
-        if self.entries.len() <= self.limit {
+        if self.entries.len() <= self.limit && self.bytes <= MOST {
             return;
         }
         let mut dropped = None;
-        while self.entries.len() >= self.limit {
+        while self.entries.len() >= self.limit || (self.bytes > MOST && self.entries.len() > 1) {
             dropped = self.entries.pop_front();
+            self.bytes -= dropped.as_ref().map_or(0, |(_, record)| record.json.len());
         }
         if let Some((number, record)) = dropped {
-            self.entries.push_front((number, Record::truncate(&record.timestamp)));
+            let mark = Record::truncate(&record.timestamp);
+            self.bytes += mark.json.len();
+            self.entries.push_front((number, mark));
         }
     }
 
@@ -134,6 +144,21 @@ mod tests {
         assert_eq!(names(&log), ["5 truncate", "6 offline"]);
         log.push(record(7, "online"));
         assert_eq!(names(&log), ["5 truncate", "6 offline", "7 online"]);
+    }
+
+    #[test]
+    fn events_are_kept_up_to_a_size() {
+        let mut log = Log::new(1_000);
+        let long = "x".repeat(10 << 20);
+        let large = |time: u32| {
+            let text = format!(r#"{{"timestamp":{time},"name":"drain","context":{{"nodelist":"{long}"}}}}"#);
+            Record::parse(text.as_bytes()).unwrap()
+        };
+        (1..=8).for_each(|time| log.push(large(time)));
+        let kept = ["2 truncate", "3 drain", "4 drain", "5 drain", "6 drain", "7 drain", "8 drain"];
+        assert_eq!(names(&log), kept);
+        log.push(record(9, "online"));
+        assert_eq!(names(&log).len(), kept.len() + 1, "the mark costs nothing");
     }
 
     #[test]

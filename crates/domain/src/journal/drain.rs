@@ -19,7 +19,7 @@ use crate::{
     types::Nanos,
 };
 
-/// Elements of one list of targets: each takes memory of its own while it is read.
+/// Elements of one list of targets: each takes memory of its own while it is read; what they stand for has [`MAX_HOSTS`].
 const MAX_ELEMENTS: usize = 100_000;
 /// Hosts that one list of targets may stand for: each is looked up.
 const MAX_HOSTS: u64 = 1 << 20;

@@ -16,7 +16,8 @@ pub struct ResourceEvent {
 /// What happened.
 #[derive(Clone, Debug)]
 pub enum Kind {
-    /// The service began, or the map from ranks to hosts changed: it holds from here on.
+    /// The service began, with the map from ranks to hosts of that moment; what changes later is told by [`Kind::Define`]
+    /// (SEEDS S38).
     Restart {
         /// All ranks: 0 up to the last.
         ranks: IdSet,

@@ -10,9 +10,9 @@ use std::{
 use actix_web::{
     Error, FromRequest, HttpMessage as _, HttpRequest, HttpResponse, ResponseError as _,
     body::{BodySize, BoxBody, MessageBody},
-    dev::{self, ServiceRequest, ServiceResponse},
+    dev::{self, ResponseHead, ServiceRequest, ServiceResponse},
     http::{
-        Method, StatusCode,
+        ConnectionType, Method, StatusCode,
         header::{self, HeaderName, HeaderValue},
     },
     middleware::Next,
@@ -103,8 +103,12 @@ fn record(method: &Method, need: &Need, raw: &str) -> Record {
     let reads = matches!(*method, Method::GET | Method::HEAD);
     match need {
         Need::Role(Role::Operator) if !reads => Record::Noted,
-        Need::Shim { .. } if raw.ends_with("/ws") => Record::Counted,
-        Need::Shim { rm, configure } if !reads => {
+        // By its WebSocket a shim sends requests.
+        Need::Shim { .. } if reads => match routes::find(method, raw) {
+            Some(route) if route.place.path.ends_with("/ws") => Record::Counted,
+            _ => Record::None,
+        },
+        Need::Shim { rm, configure } => {
             if rm.is_none() || *configure || *method == Method::DELETE {
                 Record::Noted
             } else {
@@ -224,7 +228,8 @@ async fn guarded(
             if let Err(wait) = doors.rates.admit(|| who.key(address)) {
                 doors.refused.http(RATE);
                 let (who, payload) = (who.identity(address), request.take_payload());
-                let response = too_many(request.request(), payload, &who, wait).await;
+                let mut response = too_many(request.request(), payload, &who, wait).await;
+                close_unless_known(caller.is_ok(), &doors, response.head_mut());
                 return Ok(request.into_response(response));
             }
             caller
@@ -242,7 +247,8 @@ async fn guarded(
                 doors.audit.count(&asked, "refused");
             }
             let payload = request.take_payload();
-            let response = refusal(request.request(), payload, &denied).await;
+            let mut response = refusal(request.request(), payload, &denied).await;
+            close_unless_known(!denied.is_unknown(), &doors, response.head_mut());
             return Ok(request.into_response(response));
         }
     };
@@ -252,7 +258,7 @@ async fn guarded(
         request.extensions_mut().insert(asked.detail.clone());
     }
     request.extensions_mut().insert(caller);
-    let response = match (next.call(request).await, asked) {
+    let mut response = match (next.call(request).await, asked) {
         (Ok(response), Some(mut asked)) => {
             if response.status().as_u16() >= 400 {
                 asked.kind = kind(response.request());
@@ -267,6 +273,7 @@ async fn guarded(
         }
         (answered, None) => answered?,
     };
+    close_unless_known(need != Need::Nothing, &doors, response.response_mut().head_mut());
     // What only the handler could tell: for whom it is.
     let problem = response.response().error().and_then(|error| error.as_error::<Problem>());
     if let Some(reason) = problem.and_then(|problem| problem.denied) {
@@ -279,6 +286,13 @@ async fn guarded(
         }
         _ => response.map_into_boxed_body(),
     })
+}
+
+/// Where there are tokens, who has shown none keeps no connection open: its place goes to who waits for it.
+fn close_unless_known(known: bool, doors: &Doors, head: &mut ResponseHead) {
+    if !known && doors.tokens.is_some() {
+        head.set_connection_type(ConnectionType::Close);
+    }
 }
 
 /// The token of a request.
@@ -387,6 +401,9 @@ mod tests {
             (&delete, "/si/v1/rm/a", Record::Noted),
             (&post, "/si/v1/rm/a/allocations", Record::Counted),
             (&get, "/si/v1/rm/a/ws", Record::Counted),
+            (&get, "/si/v1/rm/a/%77s", Record::Counted),
+            (&delete, "/si/v1/rm/ws", Record::Noted),
+            (&get, "/si/v1/rm/ws", Record::None),
             (&get, "/si/v1/rm/a/stream", Record::None),
         ] {
             assert_eq!(record(method, &need(method, path), path), expected, "{method} {path}");

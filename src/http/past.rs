@@ -22,7 +22,10 @@ use super::{
     route::{Access, Route},
     routes,
     shim::body,
-    ws_v1::reply::{self, Reply},
+    ws_v1::{
+        reply::{self, Reply},
+        url,
+    },
 };
 
 /// In every answer of such a server: the moment that it shows.
@@ -150,7 +153,7 @@ pub async fn gate(
         return next.call(request).await.map(ServiceResponse::map_into_boxed_body);
     };
     let before = past.shown().moment;
-    let mut answer = match refusal(request.method(), request.path(), &before) {
+    let mut answer = match refusal(request.method(), &url::plain(request.uri().path()), &before) {
         Some(problem) => {
             let (request, _payload) = request.into_parts();
             ServiceResponse::new(request, actix_web::ResponseError::error_response(&problem)).map_into_boxed_body()

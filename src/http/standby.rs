@@ -74,7 +74,7 @@ pub async fn gate(
     let Some((doors, leaders)) = doors.as_ref().and_then(|doors| Some((doors, doors.topology.leaders()?))) else {
         return next.call(request).await.map(ServiceResponse::map_into_boxed_body);
     };
-    let raw = request.uri().path().to_owned();
+    let raw = url::plain(request.uri().path()).into_owned();
     let decoded = |text: &str| url::decode_path(text).unwrap_or(Cow::Borrowed(text)).into_owned();
     let mut only = None;
     match about(&raw) {

@@ -152,11 +152,7 @@ impl Names {
                 key::FOREIGN_STATIC => Foreign::Static,
                 key::FOREIGN_DEFAULT => Foreign::Default,
                 other => {
-                    tracing::warn!(
-                        code = "foreign-kind",
-                        kind = other,
-                        "unknown kind of foreign allocation, taken as \"default\""
-                    );
+                    tracing::debug!(kind = other, "unknown kind of foreign allocation, taken as \"default\"");
                     Foreign::Default
                 }
             }),

@@ -40,7 +40,7 @@ impl Sample {
         Sample {
             at,
             applications: views.iter().map(running).sum(),
-            containers: views.iter().map(|view| view.partition().allocations).sum(),
+            containers: views.iter().map(|view| view.partition().placed()).sum(),
         }
     }
 }

@@ -108,7 +108,7 @@ pub fn partition(view: &View) -> PartitionView<'_> {
         quota_preemption_enabled: partition.conf.quota_preemption,
         total_nodes: partition.node_by_id.len(),
         applications: applications_by_state(view),
-        total_containers: partition.allocations - root.map_or(0, |root| root.asked.count),
+        total_containers: partition.placed(),
         state: partition.state.name(),
         last_state_transition_time: partition.state_since.0,
     }

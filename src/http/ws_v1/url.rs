@@ -19,6 +19,27 @@ pub fn decode_path(raw: &str) -> Result<Cow<'_, str>, BadEscape> {
     decode(raw, false)
 }
 
+/// The same path without needless escapes: letters, digits, `-`, `.`, `_` and `~` as they are (RFC 3986, 6.2.2.2).
+pub fn plain(raw: &str) -> Cow<'_, str> {
+    let mut parts = raw.split('%');
+    let Some(first) = parts.next().filter(|first| first.len() < raw.len()) else { return Cow::Borrowed(raw) };
+    let mut out = first.to_owned();
+    for part in parts {
+        let code = part.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        match code {
+            Some(byte) if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => {
+                out.push(char::from(byte));
+                out.push_str(&part[2..]);
+            }
+            _ => {
+                out.push('%');
+                out.push_str(part);
+            }
+        }
+    }
+    Cow::Owned(out)
+}
+
 /// Decodes the percent escapes of a query part, where `+` is a space.
 pub fn decode_query(raw: &str) -> Result<Cow<'_, str>, BadEscape> {
     decode(raw, true)
@@ -160,6 +181,12 @@ mod tests {
         assert_eq!(text("%ü"), "invalid URL escape \"%ü\"");
         assert_eq!(text("%aü"), "invalid URL escape \"%a\\xc3\"");
         assert_eq!(decode_path("%ff").as_deref(), Ok("\u{fffd}"));
+    }
+
+    #[test]
+    fn undoes_needless_escapes_alone() {
+        assert_eq!(plain("/%61pi/v1/partition/%5Brm%5D%64/x%2Fy/%7e"), "/api/v1/partition/%5Brm%5Dd/x%2Fy/~");
+        assert_eq!(plain("/a%zz%4%ü%"), "/a%zz%4%ü%");
     }
 
     // REST 1.2: `//`, `.` and `..` are cleaned away.

@@ -82,3 +82,18 @@ async fn by_door_and_reason() {
     ];
     assert_eq!(refused(&server).await, counts(expected));
 }
+
+#[tokio::test]
+async fn who_shows_no_token_keeps_no_connection() {
+    let server = Server::start(&[]);
+    for (caller, path, kept) in [
+        ("none", "/healthz", false),
+        ("none", "/api/v1/overview", false),
+        ("viewer", "/api/v1/overview", true),
+        ("viewer", "/api/v1/audit", true),
+    ] {
+        let answer = server.send(caller, "GET", path, None).await;
+        let closes = answer.headers().get("connection").is_some_and(|value| value == "close");
+        assert_eq!(!closes, kept, "{caller} {path}");
+    }
+}

@@ -49,6 +49,11 @@ impl Partition {
         self.questions.entering.remove(&app);
     }
 
+    /// Allocations, placeholders included, for all to see.
+    pub fn placed(&self) -> u64 {
+        self.allocations - self.queues.get(self.root).map_or(0, |root| root.asked.count)
+    }
+
     /// Accepted applications of a queue and below that have an allocation or a reservation, for all to see (QUE-090).
     pub fn allocating(&self, queue: QueueIx) -> impl Iterator<Item = AppIx> + '_ {
         let all = self.queues[queue].allocating.iter().copied();

@@ -223,7 +223,7 @@ fn row(view: &View, status: Option<&Status>, manager: Option<&RmInfo>, halt: Opt
             offline: targets().filter(|target| !target.online).count(),
         },
         applications,
-        allocations: partition.allocations - root.map_or(0, |root| root.asked.count),
+        allocations: partition.placed(),
         capacity: Amounts::from(&partition.total),
         used: Amounts::from(root.map(Queue::placed).as_ref()),
         pending: Amounts::from(root.map(Queue::waiting).as_ref()),

@@ -93,7 +93,7 @@ fn allowed(caller: &Caller, need: &Need) -> Result<(), Denied> {
 enum Record {
     /// Not at all: it changes nothing.
     None,
-    /// Counted: it is part of what a shim sends all the time.
+    /// Summed up: it is part of what a shim sends all the time, or was refused.
     Counted,
     /// By itself.
     Noted,

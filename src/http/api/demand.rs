@@ -12,11 +12,12 @@ use serde::Serialize;
 use super::{find_partition, gone};
 use crate::{
     actors::directory::Directory,
-    domain::{Partition, partition::Demand, resources::clamp, types::Nanos},
+    domain::{Partition, partition::Demand, resources::clamp},
     http::{
         long,
         problem::Problem,
         route::{Access, Route},
+        ws_v1::time_text,
     },
     messages::partition::{GetSnapshot, Snapshot},
 };
@@ -87,10 +88,6 @@ fn row(demand: Demand) -> Row {
         asks: demand.asks,
         applications: demand.applications,
         highest_priority: demand.priority,
-        waiting_since: time(demand.since),
+        waiting_since: time_text(demand.since),
     }
-}
-
-fn time(at: Nanos) -> String {
-    jiff::Timestamp::from_nanosecond(i128::from(at.0)).map_or_else(|_| at.0.to_string(), |time| time.to_string())
 }

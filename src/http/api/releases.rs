@@ -12,11 +12,11 @@ use serde::Serialize;
 use super::{find_partition, gone};
 use crate::{
     actors::directory::Directory,
-    domain::types::Nanos,
     http::{
         long,
         problem::Problem,
         route::{Access, Route},
+        ws_v1::time_text,
     },
     messages::{application::UnconfirmedRelease, partition::ListUnconfirmed},
     si::outward,
@@ -83,12 +83,8 @@ fn row(unconfirmed: UnconfirmedRelease) -> Row {
         allocation_key: release.key,
         termination_type: outward::termination(release.termination).as_str_name(),
         message: release.message,
-        since: time(since),
+        since: time_text(since),
         age_milliseconds: age.0 / 1_000_000,
         sent,
     }
-}
-
-fn time(at: Nanos) -> String {
-    jiff::Timestamp::from_nanosecond(i128::from(at.0)).map_or_else(|_| at.0.to_string(), |time| time.to_string())
 }

@@ -10,8 +10,7 @@ use serde::Serialize;
 use crate::{
     access::Caller,
     actors::rm::handle::not_registered,
-    domain::types::Nanos,
-    http::{doors::Doors, problem::Problem},
+    http::{doors::Doors, problem::Problem, ws_v1::time_text},
     messages::rm::{Info, RmInfo, RmState, StateChange, StreamInfo},
 };
 
@@ -83,15 +82,18 @@ pub async fn one(rm: Path<String>, doors: Data<Doors>) -> Result<HttpResponse, P
 }
 
 fn show(info: RmInfo) -> Shown {
-    let stream = |stream: StreamInfo| Stream { door: stream.door, kinds: stream.kinds, since: time(stream.since) };
-    let change =
-        |change: StateChange| Change { state: change.state.name(), at: time(change.at), why: change.why.to_string() };
+    let stream = |stream: StreamInfo| Stream { door: stream.door, kinds: stream.kinds, since: time_text(stream.since) };
+    let change = |change: StateChange| Change {
+        state: change.state.name(),
+        at: time_text(change.at),
+        why: change.why.to_string(),
+    };
     Shown {
         rm_id: info.id.to_string(),
         policy_group: info.policy_group.to_string(),
         state: info.state.name(),
         epoch: info.epoch,
-        registered: info.registered.map(time),
+        registered: info.registered.map(time_text),
         last_sequence: info.last_sequence,
         delivered_sequence: info.delivered_sequence,
         buffered: info.buffered,
@@ -103,8 +105,4 @@ fn show(info: RmInfo) -> Shown {
         full: info.full.map(|why| why.to_string()),
         history: info.history.into_iter().map(change).collect(),
     }
-}
-
-fn time(at: Nanos) -> String {
-    jiff::Timestamp::from_nanosecond(i128::from(at.0)).map_or_else(|_| at.0.to_string(), |time| time.to_string())
 }

@@ -25,7 +25,7 @@ pub struct Sample {
     pub at: Nanos,
     /// Applications in Running.
     pub applications: u64,
-    /// Allocations, placeholders included: the number itself, not the difference of two counters (REST quirk H).
+    /// Allocations, placeholders included, without those that the shim is still asked about: the number itself, not the difference of two counters (REST quirk H).
     pub containers: u64,
 }
 

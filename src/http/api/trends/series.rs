@@ -7,7 +7,7 @@ use std::{
 
 use crate::domain::types::Nanos;
 
-/// Changes that are kept, of everything together: 24 MB at most.
+/// Changes that are kept, of everything together: 24 bytes each, and beside them what each series has of its own.
 const MOST: usize = 1_000_000;
 /// And for how long.
 const KEEP: Nanos = Nanos::from_secs(7 * 86_400);

@@ -9,13 +9,14 @@ const REPORT = "Read the log, which names the object, and report it with a state
 // What an operator does first; docs/troubleshooting.md says more.
 const REMEDIES = {
   "Scheduling errors": REPORT,
-  "Failed nodes": "Nodes were refused when they came. The log and the events of the node say why: often the name is there already.",
   "Negative resources": REPORT,
   "Consistency of data": REPORT,
   "Orphan allocation on node check": REPORT,
   "Orphan allocation on app check": REPORT,
   "Unconfirmed releases": "Look after the shim: GET /api/v1/partition/{partition}/releases names what it has not confirmed.",
   "Resource journal": "Read resource.damage in the directory of the journal, look after the disk, and remove that file when it is settled.",
+  "Log": "Make room on the disk, or look at the directory that the message names. Nothing new is placed until it can be written.",
+  "Overdue drains": "Look at the nodes: what still runs there is named.",
   "Event store": "Make room on the disk, or set the clock right. Nothing has to be restarted: events wait in memory meanwhile.",
 };
 

@@ -2,40 +2,14 @@
 
 use std::fmt::Write as _;
 
-/// The first value of `key`, decoded; pairs that are malformed are passed over (row 44), a repeated key counts once
-/// (row 42).
-pub fn first(query: &str, key: &str) -> Option<String> {
-    query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')).find_map(|pair| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let (name, value) = (unescape(name)?, unescape(value)?);
-        (name == key).then_some(value)
-    })
-}
-
-/// `+` is a blank, `%` begins two hexadecimal digits.
-fn unescape(text: &str) -> Option<String> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        out.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
-                let (high, low) = (digit(bytes.next())?, digit(bytes.next())?);
-                (high * 16 + low) as u8
-            }
-            other => other,
-        });
-    }
-    Some(String::from_utf8(out).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
-}
+use crate::http::ws_v1::url;
 
 /// The first value of `key` as an unsigned number; `None` where it is missing or empty.
 ///
 /// # Errors
 /// The text that clients know for what is not a number (row 30).
 pub fn number(query: &str, key: &str) -> Result<Option<u64>, String> {
-    match first(query, key) {
+    match url::query_value(query, key) {
         None => Ok(None),
         Some(text) if text.is_empty() => Ok(None),
         Some(text) => parse(&text).map(Some),

@@ -141,17 +141,24 @@ fn groups_of(user: &Arc<str>, entries: &[SearchEntry], attribute: &str) -> Group
 
 /// The name in a value: that of the first part of a DN, `dev` in `CN=dev,OU=groups,DC=example`; all of a value that is no DN.
 fn group_name(value: &str) -> Option<String> {
-    let mut name = String::new();
-    let mut chars = value.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => name.extend(chars.next()),
-            ',' | '+' => break,
-            '=' if !name.contains('=') => name.push('='),
-            c => name.push(c),
+    let (mut name, mut rest) = (Vec::new(), value.as_bytes());
+    while let [byte, after @ ..] = rest {
+        rest = after;
+        match byte {
+            // A character, or two hexadecimal digits of a byte (RFC 4514, 2.4).
+            b'\\' => {
+                let hex = rest.get(..2).and_then(|hex| str::from_utf8(hex).ok());
+                let code = hex.filter(|hex| hex.bytes().all(|digit| digit.is_ascii_hexdigit()));
+                let code = code.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+                name.extend(code.or(rest.first().copied()));
+                rest = rest.get(if code.is_some() { 2 } else { 1 }..).unwrap_or_default();
+            }
+            b',' | b'+' => break,
+            byte => name.push(*byte),
         }
     }
-    let name = name.split_once('=').map_or(name.as_str(), |(_, name)| name).trim();
+    let name = String::from_utf8_lossy(&name);
+    let name = name.split_once('=').map_or(&*name, |(_, name)| name).trim();
     (!name.is_empty()).then(|| name.to_owned())
 }
 
@@ -167,6 +174,8 @@ mod tests {
             ("cn=Ops Team,dc=x", Some("Ops Team")),
             ("ou=qa,dc=x", Some("qa")),
             ("CN=data\\, science,DC=x", Some("data, science")),
+            ("cn=data\\2C sci\\c3\\a9nce\\20,DC=x", Some("data, sciénce")),
+            ("cn=ü\\,\\ü\\", Some("ü,ü")),
             ("CN=a=b,DC=x", Some("a=b")),
             ("plain", Some("plain")),
             ("CN=", None),

@@ -71,6 +71,8 @@ impl Manager {
 
     pub(super) fn heads(&mut self, found: Result<Found, Trouble>, waiting: Vec<Heard>) {
         let answer = match found {
+            // What the watch has told since is newer: some of these may be gone.
+            Ok(found) if found.revision <= self.seen => Ok(()),
             Ok(found) => {
                 for head in &found.keys {
                     // Of those that are known the watch tells, with what was added to their logs.

@@ -372,8 +372,8 @@ impl Writer {
 
     fn emit(&mut self, kind: Kind, ids: std::ops::Range<u64>, times: (i64, i64)) -> Result<(), WriteError> {
         Head::seal(&mut self.frame, kind, ids.clone(), times);
-        let (segment, new) = self.file_for(ids.start, Nanos(times.0), Nanos(times.1))?;
-        if new && kind != Kind::Usage {
+        let segment = self.file_for(ids.start, Nanos(times.0), Nanos(times.1))?;
+        if segment.extent().0 == HEADER && kind != Kind::Usage {
             let frame = std::mem::take(&mut self.frame);
             let begun = self.begin_with_usage(&segment, ids.start, times.0);
             self.frame = frame;
@@ -412,8 +412,8 @@ impl Writer {
         Ok(())
     }
 
-    /// The last file, or a new one where that is full or old, and whether it is new.
-    fn file_for(&mut self, first: u64, oldest: Nanos, newest: Nanos) -> Result<(Arc<Segment>, bool), WriteError> {
+    /// The last file, or a new one where that is full or old.
+    fn file_for(&mut self, first: u64, oldest: Nanos, newest: Nanos) -> Result<Arc<Segment>, WriteError> {
         let segments = self.shared.list();
         if let (Some(last), Some(_)) = (segments.last(), &self.file) {
             let limits = &self.limits;
@@ -428,7 +428,7 @@ impl Writer {
                 || limits.age.0 > 0 && newest.minus(last.oldest).0 >= limits.age.0 / FILES as i64;
             // A file holds at least one frame, however large.
             if !full || last.extent().1 == last.first {
-                return Ok((last.clone(), false));
+                return Ok(last.clone());
             }
         }
         self.sync()?;
@@ -448,7 +448,7 @@ impl Writer {
         segments.push(segment.clone());
         self.shared.set(segments);
         self.file = Some(file);
-        Ok((segment, true))
+        Ok(segment)
     }
 }
 

@@ -104,7 +104,7 @@ pub struct Queue {
     pub blocked_apps: Vec<AppIx>,
     /// Epoch in which they were blocked.
     pub blocked_in: u64,
-    /// Applications that wait for a limit only.
+    /// Applications that wait for a limit only, or for nodes only.
     pub parked: Parked,
     /// Its place in the order is to be computed again.
     pub dirty: bool,

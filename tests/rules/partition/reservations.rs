@@ -1,9 +1,9 @@
 //! Reservations of asks that wait: how many, of which node, for how long, and what they leave to others.
 
 use callboard::domain::{
-    command::Command,
+    command::{AddApplication, Command, NodeAction},
     partition::{Explainer, KeptFor, Why},
-    types::Termination,
+    types::{AppState, Termination},
 };
 
 use super::env::{Ask, Env, QUEUES, res};
@@ -162,4 +162,100 @@ fn how_long_a_node_takes_goes_by_age_whatever_has_left_it() {
         let reserved = env.partition.alloc("big", "B").expect("waits").reserved.expect("a node");
         assert_eq!(&*env.partition.nodes[reserved].spec.id, "nA", "{gone}");
     }
+}
+
+fn reserved(env: &Env) -> Vec<String> {
+    env.partition.nodes.values().filter(|n| !n.reservations.is_empty()).map(|n| n.id().to_string()).collect()
+}
+
+#[test]
+fn an_ask_that_loses_its_node_reserves_another() {
+    // R5.36, R5.41
+    for cause in ["removed", "required", "drained"] {
+        let mut env = full(30);
+        env.app("app-2", "root.b");
+        env.ask(vec![Ask::new("app-2", "big", 10)]);
+        env.pass(3);
+        let node = reserved(&env).remove(0);
+        match cause {
+            "removed" => env.node_action(&node, NodeAction::Decommission, None),
+            "drained" => env.node_action(&node, NodeAction::Drain, None),
+            _ => {
+                env.app("app-3", "root.a");
+                env.ask(vec![Ask::new("app-3", "daemon", 7).requires(&node)]);
+                env.release("app-3", "daemon", Termination::StoppedByRm);
+            }
+        }
+        env.pass(5);
+        let now = reserved(&env);
+        assert!(now.len() == 1 && (cause == "required" || now[0] != node), "{cause}: {now:?}");
+    }
+}
+
+#[test]
+fn asks_that_can_have_no_node_keep_no_other_from_reserving() {
+    // R5.36: the size of what is looked at in one search is bounded, not that of all of them.
+    for shim in [false, true] {
+        let mut env = full(20);
+        env.apply(Command::AskPredicates(shim));
+        env.app("app-2", "root.a");
+        env.ask((0..30).map(|at| Ask::new("app-2", &format!("k{at}"), 21 + at)).collect());
+        env.pass(1);
+        env.app("app-3", "root.b");
+        env.ask(vec![Ask::new("app-3", "big", 10)]);
+        for _ in 0..10 {
+            env.pass(1);
+            env.answer_all();
+        }
+        assert_eq!(reserved(&env).len(), 1, "the shim is asked: {shim}");
+    }
+}
+
+#[test]
+fn what_the_shim_is_asked_about_counts_among_the_reservations() {
+    // R5.36: one node in twenty for a queue, one ask for a node.
+    let mut env = full(20);
+    env.apply(Command::AskPredicates(true));
+    env.app("app-2", "root.b");
+    env.ask((0..9).map(|at| Ask::new("app-2", &format!("k{at}"), 10)).collect());
+    env.pass(5);
+    assert_eq!(env.questions.len(), 1);
+    env.answer_all();
+    env.pass(5);
+    assert_eq!((env.partition.reservations, env.questions.len()), (1, 0));
+    // Nothing is reserved any more when the answer comes.
+    env.release("app-2", "k0", Termination::StoppedByRm);
+    env.pass(5);
+    assert_eq!((env.partition.reservations, env.questions.len()), (0, 1));
+    env.apply(Command::Reservations(false));
+    env.answer_all();
+    assert_eq!(env.partition.reservations, 0);
+}
+
+#[test]
+fn an_application_that_may_not_begin_keeps_no_node() {
+    // R5.30, UGM-033
+    let limit = "        submitacl: \"*\"\n        limits: [{limit: l, users: ['*'], maxapplications: 1}]\n";
+    let mut env = Env::new(&QUEUES.replacen("        submitacl: \"*\"\n", limit, 1));
+    for at in 0..20 {
+        env.node(&format!("n{at:02}"), 20);
+    }
+    env.app("app-1", "root.a");
+    env.ask((0..20).map(|at| Ask::new("app-1", &format!("s{at:02}"), 15)).collect());
+    env.add_app(AddApplication { id: "bob-1".into(), queue: "root.b".into(), user: "bob".into(), ..env.by("bob") });
+    env.ask(vec![Ask::new("bob-1", "big", 10)]);
+    env.pass(3);
+    let node = reserved(&env).remove(0);
+    env.add_app(AddApplication { id: "bob-2".into(), queue: "root.b".into(), user: "bob".into(), ..env.by("bob") });
+    env.ask(vec![Ask::new("bob-2", "small", 1)]);
+    assert_eq!(env.state("bob-2"), Some(AppState::Running));
+    // The node has room, and the ask that has it may not use it.
+    let at = env.partition.node_by_id[&*node];
+    let key = env.partition.allocs[env.partition.nodes[at].allocs[0]].spec.key.clone();
+    env.release("app-1", &key, Termination::StoppedByRm);
+    assert_eq!(env.partition.reservations, 0);
+    env.ask(vec![Ask::new("app-1", "other", 18)]);
+    env.pass(10);
+    assert_eq!((env.partition.reservations, env.log("bob-1", "big").is_empty()), (0, false));
+    assert!(env.heard().contains(&format!("new other on {node}")));
 }

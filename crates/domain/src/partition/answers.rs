@@ -94,9 +94,12 @@ impl Partition {
             (Ok(()), Intent::Reserve) => {
                 self.count_awaiting_shim(open.alloc, false, false);
                 self.pending_again(open.alloc);
-                // R2.28, R2.29: somebody else may have reserved it meanwhile, or it shrank.
+                // R2.28, R2.29: somebody else may have reserved it meanwhile, it shrank, or nothing is reserved any more.
                 let node = &self.nodes[open.node];
-                if node.sort_key.is_some() && node.capacity.fits(&self.allocs[open.alloc].resource) {
+                if self.open_nodes.contains(&(node.rank, open.node))
+                    && node.capacity.fits(&self.allocs[open.alloc].resource)
+                    && self.reservation_delay != Nanos(i64::MAX)
+                {
                     self.reserve(open.alloc, open.node, cx);
                 }
             }

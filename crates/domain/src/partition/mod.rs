@@ -171,6 +171,8 @@ pub struct Partition {
     reserved_epoch: u64,
     /// Groups of asks that wait for nodes, and long enough to reserve one.
     wanting: reserve_choice::Wanting,
+    /// Where the last search for nodes to reserve ended, which looks at so many asks at a time: the next begins behind it.
+    searched: Option<reserve_choice::Wanted>,
     /// Reserved asks that may be placeable: they are looked at before anything else.
     ripe: in_order::InOrder,
     /// Reserved asks that a limit, or another's turn, held back when they were last looked at.
@@ -364,6 +366,7 @@ impl Partition {
             reserved_apps: imbl::OrdSet::new(),
             reserved_epoch: 0,
             wanting: reserve_choice::Wanting::default(),
+            searched: None,
             ripe: in_order::InOrder::default(),
             held_back: imbl::OrdSet::new(),
             claims: imbl::OrdMap::new(),

@@ -432,7 +432,7 @@ impl Partition {
         );
         self.reindex(ix);
         for ask in self.nodes[ix].reservations.clone() {
-            self.unreserve(ask, cx);
+            self.let_go(ask, cx);
         }
         self.drop_questions_of_node(ix, cx);
         let mut allocs = self.nodes[ix].allocs.clone();

@@ -101,6 +101,12 @@ impl Questions {
         self.open.values().map(|open| open.alloc)
     }
 
+    /// Those of them that are asked about to reserve a node, and that node.
+    pub(super) fn to_reserve(&self) -> impl Iterator<Item = (AllocIx, NodeIx)> {
+        let to_reserve = self.open.values().filter(|open| matches!(open.intent, Intent::Reserve));
+        to_reserve.map(|open| (open.alloc, open.node))
+    }
+
     /// Those of them that are charged to nobody meanwhile.
     pub(super) fn uncharged(&self) -> impl Iterator<Item = AllocIx> {
         self.open.values().filter(|open| !open.intent.is_charged()).map(|open| open.alloc)

@@ -23,7 +23,7 @@ impl Partition {
         // R5.41: ordinary reservations on the node give way.
         for other in self.nodes[node].reservations.clone() {
             if self.allocs[other].spec.required_node.is_none() {
-                self.unreserve(other, cx);
+                self.let_go(other, cx);
             }
         }
         let mut reserved = false;

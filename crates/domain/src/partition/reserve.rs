@@ -139,7 +139,15 @@ impl Partition {
                 && (self.full_of_apps(app).is_some() || !self.user_can_run(app))
             {
                 self.limited = true;
-                self.held_back.insert(alloc);
+                if self.allocs[alloc].phase == Phase::Pending
+                    && self.is_for_waiting(alloc)
+                    && !self.questions.kept.contains(&alloc)
+                {
+                    // Nobody can say when its application may begin: others may have the node.
+                    self.let_go(alloc, cx);
+                } else {
+                    self.held_back.insert(alloc);
+                }
                 continue;
             }
             // SEEDS S10, S11, R6.7: what waits for its gang, or for a placeholder, keeps no node from the placeholders that it

@@ -27,20 +27,24 @@ const WORTH: Nanos = Nanos::from_secs(1800);
 const REVIEW: Nanos = Nanos::from_secs(600);
 /// After a search in vain the next one waits so long, unless a reservation ended.
 const PAUSE: Nanos = Nanos::from_secs(1);
-/// Sizes of asks that are looked at in one search.
+/// After so many sizes of asks for which no node was found a search ends, and the next goes on behind them.
 const SIZES: usize = 8;
+/// And after so many groups that were looked at.
+const LOOKS: usize = 1_000;
 
 /// A group of asks that may reserve: when the first of them was created, and whose it is.
 type Wants = (Nanos, AppIx, GroupKey);
 /// Groups of a queue and shape: where one of them may reserve nothing, none of them may.
 type Alike = (QueueIx, ShapeIx);
+/// A group that may reserve, and those that are like it.
+pub(super) type Wanted = (Wants, Alike);
 
 /// Groups of asks that may reserve, the longest waiting first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanting {
     alike: imbl::OrdMap<Alike, imbl::OrdSet<Wants>>,
     /// The first of those that are alike, each.
-    heads: imbl::OrdSet<(Wants, Alike)>,
+    heads: imbl::OrdSet<Wanted>,
     /// No search before, without need.
     not_before: Option<Nanos>,
     /// A review is among the deadlines.
@@ -77,9 +81,10 @@ impl Wanting {
         changed
     }
 
-    /// All of them in their order, but none of those that the caller says to leave out; these cost nothing.
-    fn in_order(&self) -> InOrder {
-        InOrder { wanting: self.clone(), after: None, open: BinaryHeap::new() }
+    /// All of them in their order, those behind `after` only, but none of those that the caller says to leave out; these cost
+    /// nothing.
+    fn in_order(&self, after: Option<Wanted>) -> InOrder {
+        InOrder { wanting: self.clone(), after, open: BinaryHeap::new() }
     }
 }
 
@@ -87,16 +92,16 @@ impl Wanting {
 struct InOrder {
     wanting: Wanting,
     /// The last head that was given.
-    after: Option<(Wants, Alike)>,
+    after: Option<Wanted>,
     /// What follows in those whose head was given.
-    open: BinaryHeap<Reverse<(Wants, Alike)>>,
+    open: BinaryHeap<Reverse<Wanted>>,
 }
 
 impl InOrder {
-    fn next(&mut self, leave_out: impl Fn(Alike) -> bool) -> Option<(Wants, Alike)> {
+    fn next(&mut self, leave_out: impl Fn(Alike) -> bool) -> Option<Wanted> {
         loop {
             let from = self.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-            let head = self.wanting.heads.range::<_, (Wants, Alike)>((from, Bound::Unbounded)).next();
+            let head = self.wanting.heads.range::<_, Wanted>((from, Bound::Unbounded)).next();
             let opened = self.open.peek().map(|Reverse(next)| next);
             let next = match (head, opened) {
                 (Some(head), opened) if opened.is_none_or(|opened| head < opened) => {
@@ -195,20 +200,28 @@ impl Partition {
         }
         let nodes = self.node_by_id.len();
         let (most, most_of_queue) = (nodes.div_ceil(NODES_PER_RESERVATION), nodes.div_ceil(2 * NODES_PER_RESERVATION));
-        let mut held = self.held();
+        let (mut held, mut taken) = self.held();
         let mut in_vain: Vec<ShapeIx> = Vec::new();
         // What asks of one shape may reserve is found once for all of them.
-        let (mut young, mut lists, mut taken) = (None, BTreeMap::new(), BTreeSet::new());
+        let (mut young, mut lists) = (None, BTreeMap::new());
         let (mut made, mut more) = (false, true);
+        let (from, mut stopped) = (self.searched.take(), None);
         // One ask of each group, then the next of each: nothing but these reservations changes meanwhile.
         while std::mem::take(&mut more) {
             in_vain.clear();
-            let mut groups = self.wanting.in_order();
-            while held.all < most && in_vain.len() < SIZES && (!self.ask_shim || self.may_ask()) {
+            let (mut groups, mut looks, mut last) = (self.wanting.in_order(from.clone()), 0, None);
+            stopped = None;
+            while held.all < most && (!self.ask_shim || self.may_ask()) {
+                if in_vain.len() >= SIZES || looks >= LOOKS {
+                    stopped = last;
+                    break;
+                }
                 let next = groups.next(|(queue, shape)| {
                     in_vain.contains(&shape) || held.by_queue.get(&queue).is_some_and(|of| *of >= most_of_queue)
                 });
                 let Some((wanting, alike)) = next else { break };
+                looks += 1;
+                last = Some((wanting.clone(), alike));
                 let (_, app, key) = &wanting;
                 let queue = alike.0;
                 // What waits for its gang would have to let go of the node at once (R5.38).
@@ -242,6 +255,7 @@ impl Partition {
                 }
             }
         }
+        self.searched = stopped;
         self.wanting.not_before = (!made).then(|| cx.now.plus(PAUSE));
         made
     }
@@ -291,16 +305,21 @@ impl Partition {
         }
     }
 
-    /// What counts against the bounds.
-    fn held(&self) -> Held {
-        let mut held = Held::default();
+    /// What counts against the bounds, and the nodes about which the shim is asked for it.
+    fn held(&self) -> (Held, BTreeSet<NodeIx>) {
+        let (mut held, mut nodes) = (Held::default(), BTreeSet::new());
+        for (alloc, node) in self.questions.to_reserve() {
+            held.all += 1;
+            *held.by_queue.entry(self.apps[self.allocs[alloc].app].queue).or_default() += 1;
+            nodes.insert(node);
+        }
         for app in self.reserved_apps.iter() {
             let row = &self.apps[*app];
             let of = row.reservations.iter().filter(|alloc| self.is_for_waiting(**alloc)).count();
             held.all += of;
             *held.by_queue.entry(row.queue).or_default() += of;
         }
-        held
+        (held, nodes)
     }
 
     /// The reservation is neither one of preemption nor one of a required node.
@@ -316,6 +335,7 @@ impl Partition {
             && !matches!(row.state, AppState::Failing | AppState::Failed)
             && !row.expiring
             && row.backoff_until.is_none_or(|until| until <= now)
+            && (row.state != AppState::Accepted || (self.full_of_apps(app).is_none() && self.user_can_run(app)))
             && self.user_fits_beside(app, self.shapes.resource(key.shape))
             && self.queue_fits(row.queue, self.shapes.resource(key.shape)).is_ok()
     }
@@ -539,7 +559,7 @@ mod tests {
             }
             let left_out = |(queue, shape): Alike| out.contains(&(queue.0, shape.0));
             let looks = Cell::new(0);
-            let mut groups = wanting.in_order();
+            let mut groups = wanting.in_order(None);
             let found: Vec<_> = std::iter::from_fn(|| groups.next(|alike| {
                 looks.set(looks.get() + 1);
                 left_out(alike)

@@ -129,6 +129,7 @@ map!(Partition {
     65 swaps_at_home,
     66 ended,
     67 elsewhere,
+    68 searched,
 });
 
 /// The table of asks and allocations. Of free rows stays what tells them from those that come next.

@@ -146,7 +146,7 @@ impl Partition {
         }
         let other = self.nodes[node].reservations.iter().copied().find(|other| *other != alloc);
         if let Some(other) = other {
-            self.unreserve(other, cx);
+            self.let_go(other, cx);
         }
         let key = self.allocs[alloc].spec.key.clone();
         let text: Arc<str> = format!("preempting allocations to free up resources to run ask: {key}").into();

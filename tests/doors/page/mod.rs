@@ -17,5 +17,6 @@ mod past;
 mod picture;
 mod reference_ui;
 mod server;
+mod several;
 mod walk;
 mod whatif;

@@ -5,7 +5,8 @@ import { el, number } from "./format.js";
 
 const PATH = "/api/v1/cluster";
 
-export function cluster(context, changed) {
+/** The part of the dialog whose body is `box`. */
+export function cluster(context, box, changed) {
   let shown = null;
   let alone = false;
   let fault = "";
@@ -14,7 +15,7 @@ export function cluster(context, changed) {
     const at = shown.servers.find((server) => server.id === id);
     return at?.http || id || "nobody";
   };
-  const button = (text, label, path, body) => el("button", { type: "button", "aria-label": label, onclick: () => act(path, body) }, text);
+  const button = (text, label, path, body) => el("button", { type: "button", "aria-label": label, "data-do": "cluster", "data-path": path, "data-body": JSON.stringify(body) }, text);
 
   async function act(path, body) {
     try {
@@ -25,6 +26,10 @@ export function cluster(context, changed) {
     }
     changed();
   }
+  box.addEventListener("click", (event) => {
+    const pressed = event.target.closest("[data-do=cluster]");
+    if (pressed) act(pressed.dataset.path, JSON.parse(pressed.dataset.body));
+  });
 
   function server(row) {
     const here = row.id === shown.server ? " (this one)" : "";

@@ -1,7 +1,10 @@
 // Brings what is shown up to date in place: only what differs is touched, so that marked text, the focus and the place of a
 // scrolled list stay.
 
-/** Makes `from` what `to` is; gives the node that is there now. Handlers of `to` are not taken over. */
+/**
+ * Makes `from` what `to` is; gives the node that is there now. Handlers of `to` are not taken over: what is filled in anew has no
+ * onclick, it says in data-do what it does, and one listener of the box does that.
+ */
 export function patch(from, to) {
   if (from.nodeType !== to.nodeType || from.nodeName !== to.nodeName || from.dataset?.id !== to.dataset?.id) {
     from.replaceWith(to);

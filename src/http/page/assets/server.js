@@ -25,7 +25,7 @@ export function server(context, pill, dialog) {
   let health = {};
   let level = null;
   let fault = "";
-  const servers = cluster(context, () => show());
+  const servers = cluster(context, body, () => show());
 
   const check = (kind, mark) => ({ Name, DiagnosisMessage, Description }) => el("li", { class: kind }, el("b", {}, `${mark} ${Name}`), el("p", {}, DiagnosisMessage), kind !== "fine" && el("p", { class: "remedy" }, el("b", {}, "What to do: "), REMEDIES[Name] || Description));
   const manager = ({ rmID, state, since, why }) => el("li", {}, el("b", {}, rmID), ` ${state}${since ? ` for ${age(since, context.now())}` : ""}${why ? `: ${why}` : ""}`);

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{
     chromium::Browser,
-    cluster::busy,
-    server::{OPERATOR, RM, Server},
+    cluster::{GIB, busy},
+    server::{OPERATOR, RM, Server, node},
 };
 
 fn press(title: &str) -> String {
@@ -51,6 +51,40 @@ async fn an_operator_drains_and_undrains_from_the_panel_of_a_node() {
     browser
         .until("location.hash.includes('object=full') && document.querySelectorAll('tbody tr[data-key]').length > 10")
         .await;
+    assert_eq!(browser.faults().await, Vec::<String>::new());
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn the_panel_of_a_node_drains_that_node_whatever_it_is_called() {
+    let test = "the_panel_of_a_node_drains_that_node_whatever_it_is_called";
+    let Some(browser) = Browser::start(test).await else { return };
+    let mut server = Server::start();
+    server.register("partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]").await;
+    let of = |id: &str, host: &str| {
+        let mut node = node(id, [GIB, 1000]);
+        node["attributes"]["si/hostname"] = json!(host);
+        node
+    };
+    server.nodes(vec![of("1", ""), of("x", "y"), of("z", "y"), of("n[2-3]", ""), of("a,b", "")]).await;
+    server.until("/api/v1/partition/default/nodes", |all| all["nodes"][4]["rank"].is_u64()).await;
+    for (id, command) in [("1", "1,"), ("x", "y"), ("n[2-3]", "n%5B2-3%5D"), ("a,b", "a%2Cb")] {
+        let open =
+            format!("location.hash = '#/default/nodes?open=' + encodeURIComponent({})", json!(format!("node:{id}")));
+        browser.open(&server.url).await;
+        browser.run(&open).await;
+        let words = format!("callboard resource drain {command} REASON --server");
+        browser.until(&format!("document.querySelector('#detail code')?.innerText.startsWith({})", json!(words))).await;
+        browser.run(&format!("{}.click()", press("Drain"))).await;
+        browser.until(&press("Undrain")).await;
+        let all = server.json("/api/v1/partition/default/nodes").await;
+        let drained = |row: &&Value| !row["drained"].is_null();
+        let drained: Vec<&Value> =
+            all["nodes"].as_array().unwrap().iter().filter(drained).map(|row| &row["id"]).collect();
+        assert_eq!(drained, [id]);
+        browser.run(&format!("{}.click()", press("Undrain"))).await;
+        browser.until(&press("Drain")).await;
+    }
     assert_eq!(browser.faults().await, Vec::<String>::new());
     browser.close().await;
 }

@@ -125,6 +125,39 @@ async fn a_drained_rack() {
 }
 
 #[tokio::test]
+async fn what_is_called_like_a_rank_in_another_partition() {
+    let mut server = Server::start();
+    server
+        .register(&CONFIG.replacen(
+            "partitions:",
+            "partitions:\n- {name: other, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}",
+            1,
+        ))
+        .await;
+    let of = |id: &str, memory| {
+        let mut node = node(id, [memory, 4000]);
+        node["attributes"] = json!({"si/node-partition": "other"});
+        node
+    };
+    // The other one has the rank by which the first is called.
+    server.nodes(vec![of("1", 8 * GIB), of("x", GIB)]).await;
+    run(&server, &["resource", "drain", "0-1", "--partition", "other"]);
+    let (other, path) = (json!({"partitionName": "other"}), "/api/v1/partition/other/application");
+    server.app("late", "root.a", "ann", other.clone()).await;
+    server.asks("late", "a", 1, [2 * GIB, 100], other.clone()).await;
+    let path_of = |app: &str| format!("{path}/{app}/explain");
+    let why = server.until(&path_of("late"), |why| why["waiting"][0]["advice"]["remedies"][0].is_object()).await;
+    let copy = why["waiting"][0]["advice"]["remedies"][0]["copy"].as_str().unwrap();
+    assert_eq!(copy, "callboard resource undrain 1, --partition other");
+    run(&server, &copy.split(' ').skip(1).collect::<Vec<_>>());
+    server.until(&path_of("late"), |why| why["allocations"] == 1).await;
+    server.post("/api/v1/partition/other/queue/root.a/stop", &json!({})).await;
+    server.app("refused", "root.a", "ann", other).await;
+    let why = server.until(&path_of("refused"), |why| why["advice"]["remedies"][0].is_object()).await;
+    assert_eq!(why["advice"]["remedies"][0]["copy"], "callboard queue resume root.a --partition other");
+}
+
+#[tokio::test]
 async fn a_gang_that_is_too_large() {
     let server = cluster(2).await;
     super::cluster::gang(&server, "gang", 5).await;

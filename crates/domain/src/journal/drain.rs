@@ -73,6 +73,12 @@ pub enum Refusal {
     Disk(String),
 }
 
+/// Hosts as the targets of an order: what reads as ranks is taken for them, unless a comma ends it.
+pub fn targets_of(hosts: impl Iterator<Item = Arc<str>>) -> String {
+    let names = hosts.map(|host| hostlist::safe_name(&host)).collect::<Vec<_>>().join(",");
+    if IdSet::parse(&names).is_ok() { names + "," } else { names }
+}
+
 impl Journal {
     /// The events of a drain (RFC 44): one with all targets, even where it changes nothing on some.
     ///

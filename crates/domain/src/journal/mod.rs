@@ -22,7 +22,7 @@ use std::{
 };
 
 pub use deadline::Overdue;
-pub use drain::{DrainRequest, Refusal, UndrainRequest};
+pub use drain::{DrainRequest, Refusal, UndrainRequest, targets_of};
 pub use event::{Kind, Method, Origin, Overwrite, ResourceEvent, Targets};
 pub use replay::Past;
 use slot::Slot;

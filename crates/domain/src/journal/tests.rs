@@ -324,6 +324,21 @@ fn a_drain_that_says_nothing_of_overwriting_wants_undrained_targets() {
 }
 
 #[test]
+fn hosts_are_written_so_that_they_are_not_taken_for_ranks() {
+    // J5.1
+    let mut script = Script::new("");
+    script.begin();
+    let hosts = ["1", "0-2", "n[2-3]", "a,b", "n4"];
+    hosts.iter().for_each(|host| drop(script.register_as(host, "", true)));
+    let targets = |hosts: &[&str]| targets_of(hosts.iter().map(|host| Arc::from(*host)));
+    assert_eq!(hosts.map(|host| targets(&[host])), ["1,", "0-2,", "n%5B2-3%5D", "a%2Cb", "n4"]);
+    for (rank, host) in hosts.iter().enumerate() {
+        assert!(script.drain(&targets(&[host]), "", None)[0].starts_with(&format!("drain {rank} ")), "{host}");
+    }
+    assert!(script.undrain(&targets(&hosts[..2]), false)[0].starts_with("undrain 0-1 "));
+}
+
+#[test]
 fn targets_are_ranks_or_hosts() {
     // J5.1
     let mut script = four();

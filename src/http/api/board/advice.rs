@@ -1,6 +1,8 @@
 //! What an explanation says beyond the reason: the place in line, who holds what is short, and what would help, as they are sent
 //! and as `callboard why` reads them.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +13,7 @@ use crate::{
         Partition,
         conf::{LimitConf, PartitionConf, QueueConf},
         edit::Edit,
+        journal,
         node::Node,
         partition::{
             holders::{Holder, Holders},
@@ -174,6 +177,8 @@ pub struct PlanInShort {
 pub struct Source<'a> {
     /// The state that the advice is about.
     pub partition: &'a Partition,
+    /// The name by which REST shows it.
+    pub shown: &'a str,
     /// Its configuration.
     pub config: &'a LoadedConfig,
     /// The time of it.
@@ -293,8 +298,8 @@ impl Source<'_> {
                     n => format!(" ({n} more of its size {} drained)", if *n == 1 { "is" } else { "are" }),
                 };
                 let (who, copy, how) = if manager.is_empty() {
-                    let hosts: Vec<String> = operator.iter().map(|node| self.host(node)).collect();
-                    ("operator", Some(format!("callboard resource undrain {}", hosts.join(","))), "")
+                    let hosts = operator.iter().map(|node| self.host(node));
+                    ("operator", Some(self.command("resource undrain", &[journal::targets_of(hosts)])), "")
                 } else {
                     ("resourceManager", None, ": the resource manager drained it, and has to make it schedulable again")
                 };
@@ -328,7 +333,7 @@ impl Source<'_> {
             Change::Resume { queues, app } => {
                 let names: Vec<String> = queues.iter().map(ToString::to_string).collect();
                 let text = format!("Resume {}, and submit {app} again.", listed(&names, 6));
-                let copy = Some(format!("callboard queue resume {}", names.join(" ")));
+                let copy = Some(self.command("queue resume", &names));
                 RemedyView { copy, queue: names.first().cloned(), ..of("resume", "operator", text) }
             }
             Change::Preempt { .. } => {
@@ -349,17 +354,24 @@ impl Source<'_> {
         self.partition.nodes.get(*self.partition.node_by_id.get(id)?)
     }
 
-    /// The name by which an operator drains it.
-    fn host(&self, id: &str) -> String {
-        let host = self.node(id).map(|node| node.spec.host_name()).filter(|host| !host.is_empty());
-        host.unwrap_or(id).to_owned()
+    /// The host by which an operator drains it.
+    fn host(&self, id: &Arc<str>) -> Arc<str> {
+        self.node(id).map_or_else(|| id.clone(), |node| node.spec.host())
+    }
+
+    /// A command of an operator, for a shell.
+    fn command(&self, what: &str, words: &[String]) -> String {
+        let partition = if self.shown == "default" { &[][..] } else { &["--partition", self.shown] };
+        let words = words.iter().map(String::as_str).chain(partition.iter().copied());
+        let words: Vec<String> = words.map(quoted).collect();
+        format!("callboard {what} {}", words.join(" "))
     }
 
     fn wanted_types(&self, freed: &Resource) -> usize {
         freed.iter().count()
     }
 
-    fn size_of(&self, (app, key): &(std::sync::Arc<str>, std::sync::Arc<str>)) -> String {
+    fn size_of(&self, (app, key): &(Arc<str>, Arc<str>)) -> String {
         let alloc = self.partition.alloc(app, key);
         alloc.map_or_else(|| "what it asks for".to_owned(), |alloc| amounts(&alloc.resource, usize::MAX))
     }
@@ -374,6 +386,12 @@ fn none_text(none: Nothing, complete: bool) -> &'static str {
         Nothing::NoSingleChange if complete => "None: no change of one setting alone would place it.",
         Nothing::NoSingleChange => "None was found in the time that there is for it.",
     }
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_.,:@%+=/-".contains(c);
+    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 /// The first few of a list.
@@ -417,7 +435,7 @@ fn limit_of<'a>(conf: &'a PartitionConf, path: &str, entry: usize) -> Option<&'a
 }
 
 fn whose(limit: Option<&LimitConf>) -> String {
-    let list = |what: &str, names: &[std::sync::Arc<str>]| match names {
+    let list = |what: &str, names: &[Arc<str>]| match names {
         [] => None,
         [one] if &**one == "*" => Some(format!("all {what}s")),
         [one] => Some(format!("{what} {one}")),

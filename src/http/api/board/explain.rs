@@ -311,7 +311,7 @@ fn advice(view: &View, app: AppIx, waiting: &Waiting, wanted: &Wanted<'_>, at: N
     let edit = |edits: &[Edit]| config.edited(&partition.name, edits).map(|edited| edited.conf);
     let bounds = Bounds { decisions: DECISIONS, stop: wanted.stop };
     let advice = partition.remedies(app, waiting, at, &edit, bounds);
-    Some(Source { partition, config, now: at, halted: wanted.halt.is_some() }.advice(advice))
+    Some(Source { partition, shown: &view.shown, config, now: at, halted: wanted.halt.is_some() }.advice(advice))
 }
 
 fn when(view: &View, app: AppIx, waiting: &Waiting, wanted: &Wanted<'_>, at: Nanos) -> Option<WhenView> {
@@ -324,7 +324,7 @@ fn resume(view: &View, app: &App, wanted: &Wanted<'_>, at: Nanos) -> Option<Advi
     let (partition, config) = (view.partition(), wanted.config?);
     let remedy = partition.resumed_for(app, at)?;
     let advice = Advice { remedies: vec![remedy], tried: 1, complete: true, ..Advice::default() };
-    Some(Source { partition, config, now: at, halted: wanted.halt.is_some() }.advice(advice))
+    Some(Source { partition, shown: &view.shown, config, now: at, halted: wanted.halt.is_some() }.advice(advice))
 }
 
 /// Placeholders of a task group that are placed.

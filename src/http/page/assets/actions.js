@@ -8,10 +8,11 @@ const quoted = (text) => (/^[\w.,:@%+=/-]+$/.test(text) ? text : `'${text.replac
 
 /** What can be done: each with its path below the partition, its body, and its command. */
 const ACTIONS = {
-  node({ targets, drained, own }) {
-    if (!drained) return [{ title: "Drain", path: "resource/drain", body: { targets }, command: `resource drain ${quoted(targets)}`, reason: true }];
+  /** `targets`: what is meant now; `name`: what is meant later too, when ranks may be those of others. */
+  node({ targets, name, drained, own }) {
+    if (!drained) return [{ title: "Drain", path: "resource/drain", body: { targets }, command: `resource drain ${quoted(name)}`, reason: true }];
     // What the resource manager drained is not ours to undrain.
-    return own ? [{ title: "Undrain", path: "resource/undrain", body: { targets }, command: `resource undrain ${quoted(targets)}` }] : [];
+    return own ? [{ title: "Undrain", path: "resource/undrain", body: { targets }, command: `resource undrain ${quoted(name)}` }] : [];
   },
   queue({ path, told }) {
     const to = (title, word, reason) => ({ title, path: `queue/${segment(path)}/${word}`, body: {}, command: `queue ${word} ${quoted(path)}${reason ? " --reason" : ""}`, reason });

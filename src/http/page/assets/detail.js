@@ -229,6 +229,9 @@ function queue(context, row, door) {
   ];
 }
 
+/** A host as a target: what reads as ranks is taken for them, unless a comma ends it. */
+const hosts = (name) => (/^\d+(-\d+)?$/.test(name) ? `${name},` : name);
+
 function node(context, row, short) {
   const types = order(Object.keys(row.capacity || {}));
   const all = row.allocations || [];
@@ -239,7 +242,7 @@ function node(context, row, short) {
     el("p", { class: "line" }, row.schedulable ? el("span", { class: "state running" }, "takes allocations") : el("span", { class: "state drained" }, "drained"), row.isReserved && el("span", { class: "state accepted" }, "reserved"), one.torpid && el("span", { class: "state drained" }, "torpid")),
     one.drained && el("p", { class: "because" }, `Drained ${one.drained}${one.drainedSince ? `, for ${age(one.drainedSince, context.now())}` : ""}.`),
     links(context, "node", row.nodeID),
-    operations(context, "node", { targets: row.hostName || row.nodeID, drained: !row.schedulable, own: one.drained?.startsWith("by an operator") }),
+    one.host && operations(context, "node", { targets: String(one.rank), name: hosts(one.host), drained: !row.schedulable, own: one.drained?.startsWith("by an operator") }),
     ...types.map((type) => bar(type, { used: (row.allocated?.[type] || 0) + (row.occupied?.[type] || 0), limit: row.capacity[type], label: true })),
     el("dl", {}, fact("Host", row.hostName || "–"), fact("Rack", row.rackName || "–"), fact("Free", amounts(row.available, 9)), fact("Used by others", amounts(row.occupied, 9)), fact("Reserved for", (row.reservations || []).join(", ") || "–")),
     el("h3", { class: "part" }, plural(all.length, "allocation")),

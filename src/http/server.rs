@@ -17,6 +17,7 @@ use actix_web::{
 };
 use futures::FutureExt as _;
 use rustls::ServerConfig;
+use socket2::TcpKeepalive;
 
 use super::{
     doors::Doors,
@@ -45,8 +46,12 @@ pub struct Listen {
     pub tls: Option<ServerConfig>,
 }
 
-/// A peer that has not acknowledged anything for so long is gone.
-const SILENCE: Duration = Duration::from_secs(20);
+/// A peer that has not acknowledged anything for so long is gone. One that reads nothing has as long: the system counts the time
+/// in which it takes nothing, though it acknowledges that it was asked.
+const SILENCE: Duration = Duration::from_secs(120);
+/// A peer from which nothing came for so long is asked whether it is there, and then so often.
+const ASKED_AFTER: Duration = Duration::from_secs(10);
+const ASKED_EACH: Duration = Duration::from_secs(5);
 /// How long a connection stays open between requests: longer than the 90 s after which the HTTP libraries of Go and Rust
 /// drop an idle one, so that no request meets the end of its connection.
 const IDLE: Duration = Duration::from_secs(100);
@@ -150,7 +155,7 @@ fn watch(stream: &tokio::net::TcpStream) {
     // Without it the connection still works; only a silent peer is noticed later.
     #[cfg(target_os = "linux")]
     let _ = socket.set_tcp_user_timeout(Some(SILENCE));
-    let _ = socket.set_keepalive(true);
+    let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(ASKED_AFTER).with_interval(ASKED_EACH));
 }
 
 /// A call that another server takes is sent there with its path.
@@ -194,5 +199,24 @@ async fn catch_panic(
             Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "an internal fault: the request was not handled")
                 .into())
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_peer_that_reads_nothing_for_a_while_is_not_taken_for_one_that_has_gone() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (_peer, accepted) = tokio::join!(tokio::net::TcpStream::connect(addr), listener.accept());
+        let stream = accepted.unwrap().0;
+        watch(&stream);
+        let socket = socket2::SockRef::from(&stream);
+        assert!(socket.tcp_user_timeout().unwrap() >= Some(Duration::from_secs(120)));
+        // Nor is one that has gone, while nothing is sent to it, kept for the two hours of the system.
+        assert!(socket.keepalive().unwrap() && socket.tcp_keepalive_time().unwrap() == ASKED_AFTER);
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), ASKED_EACH);
     }
 }

@@ -27,7 +27,29 @@ struct Begun {
 
 /// Of one connection.
 #[derive(Clone, Debug, Default)]
-pub struct Pace(Rc<Cell<Option<Begun>>>);
+pub struct Pace(Rc<State>);
+
+#[derive(Debug)]
+struct State {
+    begun: Cell<Option<Begun>>,
+    /// Since when nobody waits for a message.
+    left: Cell<Instant>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        State { begun: Cell::default(), left: Cell::new(Instant::now()) }
+    }
+}
+
+/// Somebody waits for a message.
+struct Waits<'a>(&'a State);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.left.set(Instant::now());
+    }
+}
 
 /// A message takes too long.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,8 +71,8 @@ impl Pace {
 
     fn came(&self, bytes: usize) {
         let now = Instant::now();
-        let begun = self.0.get().unwrap_or(Begun { bytes: 0, since: now, last: now });
-        self.0.set(Some(Begun { bytes: begun.bytes + bytes, last: now, ..begun }));
+        let begun = self.0.begun.get().unwrap_or(Begun { bytes: 0, since: now, last: now });
+        self.0.begun.set(Some(Begun { bytes: begun.bytes + bytes, last: now, ..begun }));
     }
 
     /// The next message.
@@ -61,19 +83,23 @@ impl Pace {
         &self,
         messages: &mut (impl Stream<Item = Result<Message, E>> + Unpin),
     ) -> Result<Option<Result<Message, E>>, TooSlow> {
-        // While requests waited for their budget nothing was read.
+        // While requests waited for their budget nothing was read: that time does not count.
         let now = Instant::now();
-        self.0.set(self.0.get().map(|begun| Begun { since: now, last: now, ..begun }));
+        let away = now.duration_since(self.0.left.get());
+        let later = |at: Instant| (at + away).min(now);
+        let begun = self.0.begun.get();
+        self.0.begun.set(begun.map(|begun| Begun { since: later(begun.since), last: later(begun.last), ..begun }));
+        let _waits = Waits(&self.0);
         loop {
             let due = |begun: Begun| (begun.since + WHOLE).min(begun.last + SILENCE);
-            let until = self.0.get().map_or_else(|| Instant::now() + SILENCE, due);
+            let until = self.0.begun.get().map_or_else(|| Instant::now() + SILENCE, due);
             if let Ok(message) = timeout_at(until, pin!(messages.next())).await {
                 if let Some(Ok(message)) = &message {
                     self.whole(message);
                 }
                 return Ok(message);
             }
-            if self.0.get().is_some_and(|begun| due(begun) <= Instant::now()) {
+            if self.0.begun.get().is_some_and(|begun| due(begun) <= Instant::now()) {
                 return Err(TooSlow);
             }
         }
@@ -85,8 +111,8 @@ impl Pace {
             Message::Ping(content) | Message::Pong(content) => content.len() + CONTROL,
             _ => usize::MAX,
         };
-        let left = self.0.get().map(|begun| Begun { bytes: begun.bytes.saturating_sub(control), ..begun });
-        self.0.set(left.filter(|begun| begun.bytes > 0));
+        let left = self.0.begun.get().map(|begun| Begun { bytes: begun.bytes.saturating_sub(control), ..begun });
+        self.0.begun.set(left.filter(|begun| begun.bytes > 0));
     }
 }
 
@@ -143,7 +169,27 @@ mod tests {
         pace.came(100);
         let mut text = messages(vec![Message::Content(Bytes::from_static(b"whole"))]);
         assert!(pace.next(&mut text).await.is_ok());
-        assert!(pace.next(&mut text).now_or_never().is_none() && pace.0.get().is_none());
+        assert!(pace.next(&mut text).now_or_never().is_none() && pace.0.begun.get().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn messages_of_control_give_another_no_more_time() {
+        let (pace, began) = (Pace::default(), Instant::now());
+        // A byte of it and a ping each second, and as long as that what came waits for its budget.
+        let ended = loop {
+            pace.came(1 + CONTROL);
+            let mut ping = Box::pin(messages(vec![Message::Ping(Bytes::new())]).then(|ping| async {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                ping
+            }));
+            let next = pace.next(&mut ping).await;
+            if next.is_err() {
+                break next;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        };
+        assert_eq!(ended.map(drop), Err(TooSlow));
+        assert_eq!(began.elapsed(), 2 * WHOLE);
     }
 
     #[tokio::test(start_paused = true)]

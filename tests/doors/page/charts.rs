@@ -1,11 +1,11 @@
 //! Charts, and the trends that they are made of.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     chromium::Browser,
     cluster::{GIB, busy},
-    server::Server,
+    server::{RM, Server, node, resource},
 };
 
 const TRENDS: &str = "/api/v1/partition/default/trends";
@@ -50,6 +50,33 @@ async fn trends_of_everything() {
         assert_eq!(server.get(&format!("{TRENDS}?{query}")).await.status(), status, "{query}");
     }
     assert_eq!(server.get("/api/v1/partition/nope/trends").await.status(), 404);
+}
+
+#[tokio::test]
+async fn a_node_is_not_said_to_have_had_what_it_had_not() {
+    let mut server = Server::start();
+    server.register("partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]").await;
+    server.nodes(vec![node("n1", [8 * GIB, 4000])]).await;
+    let path = format!("/si/v1/rm/{RM}/allocations");
+    let foreign = async |size: i64| {
+        let one = json!({"allocationKey": "f", "nodeID": "n1", "allocationTags": {"foreign": "default"}, "resourcePerAlloc": resource([size, 0])});
+        server.post(&path, &json!({"rmID": RM, "allocations": [one]})).await;
+    };
+    let used = |all: &Value| all["used"]["memory"].as_array().into_iter().flatten().filter_map(Value::as_i64).max();
+    let trends = format!("{TRENDS}?of=node&name=n1&since=1m");
+    foreign(5 * GIB).await;
+    server.until(&trends, |all| used(all) == Some(5 * GIB)).await;
+    foreign(3 * GIB).await;
+    let all = server.until(&trends, |all| last(&all["used"]["memory"]) == Some(3 * GIB)).await;
+    assert_eq!(used(&all), Some(5 * GIB), "{all}");
+    // No event tells when an allocation became larger.
+    server.app("app", "root.a", "ann", json!({})).await;
+    server.asks("app", "k", 1, [GIB, 100], json!({})).await;
+    server.until(&trends, |all| last(&all["used"]["memory"]) == Some(4 * GIB)).await;
+    server.asks("app", "k", 1, [2 * GIB, 100], json!({"nodeID": "n1"})).await;
+    server.until("/ws/v1/partition/default/node/n1", |node| node["allocated"]["memory"] == 2 * GIB).await;
+    let all = server.json(&trends).await;
+    assert!(used(&all).is_none() && last(&all["max"]["memory"]) == Some(8 * GIB), "{all}");
 }
 
 #[tokio::test]

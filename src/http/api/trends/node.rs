@@ -1,6 +1,10 @@
 //! What a node had over time: what it has now, and back from there by the events that changed it.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    iter::{Peekable, Rev},
+    slice,
+};
 
 use actix::Addr;
 
@@ -19,15 +23,29 @@ use crate::{
 /// Events that are asked for at a time.
 const PAGE: usize = 8_192;
 
+/// What an event tells of a node.
+#[derive(Clone, Debug, PartialEq)]
+enum Told {
+    /// An allocation came, or (below zero) went.
+    Alloc(Resource),
+    /// What those of other schedulers have from then on.
+    Occupied(Resource),
+    /// What it can hold was set: before, it was something else.
+    Capacity,
+    /// It came: before, it had nothing.
+    Came,
+    /// Events are missing: nothing is known of the time before.
+    Missing,
+}
+
 /// A change of what a node has.
 #[derive(Debug, PartialEq)]
 enum Step {
-    Added(Resource),
-    Removed(Resource),
-    /// What it can hold was set: before, it was something else.
+    /// By so much.
+    Changed(Resource),
     Capacity,
-    /// It came, or events are missing: nothing is known of the time before.
-    Begin,
+    Came,
+    Missing,
 }
 
 /// What is known of a node.
@@ -49,7 +67,7 @@ pub struct Known<'a> {
 pub async fn read(events: &Addr<EventActor>, node: &Known<'_>, times: &[Nanos]) -> Result<Steps, Option<ReadError>> {
     let since = times.first().copied().unwrap_or_default();
     let mut from = events.send(FindInLog { at: since }).await.map_err(|_| None)?.map_err(Some)?;
-    let mut changes: Vec<(Nanos, Step)> = Vec::new();
+    let mut told: Vec<(Nanos, Told)> = Vec::new();
     let mut seen = since;
     loop {
         let page = events.send(ReadLog { from: Some(from), events: PAGE }).await.map_err(|_| None)?.map_err(Some)?;
@@ -57,11 +75,11 @@ pub async fn read(events: &Addr<EventActor>, node: &Known<'_>, times: &[Nanos]) 
         from = last.end();
         for piece in &page.pieces {
             match piece {
-                EventPiece::Gap(_) => changes.push((seen, Step::Begin)),
+                EventPiece::Gap(_) => told.push((seen, Told::Missing)),
                 EventPiece::Events(slice) => {
                     seen = slice.events().last().map_or(seen, |event| seen.max(event.at));
                     let own = slice.events().iter().filter(|event| concerns(event, node));
-                    changes.extend(own.filter_map(|event| Some((event.at, step(event)?))));
+                    told.extend(own.filter_map(|event| Some((event.at, tell(event)?))));
                 }
             }
         }
@@ -69,62 +87,126 @@ pub async fn read(events: &Addr<EventActor>, node: &Known<'_>, times: &[Nanos]) 
             break;
         }
     }
-    Ok(back(node, &changes, times))
+    Ok(back(node, &steps(told), times))
 }
 
 fn concerns(event: &Event, node: &Known) -> bool {
     event.kind == EventKind::Node && *event.object == *node.id && *event.partition == *node.partition
 }
 
-fn step(event: &Event) -> Option<Step> {
-    let amount = || event.resource.as_ref().map(|amount| Resource::clone(amount));
+fn tell(event: &Event) -> Option<Told> {
+    let amount = || event.resource.as_ref().map(|amount| Resource::clone(amount)).unwrap_or_default();
     match (event.change, event.detail) {
-        (Change::Add, Detail::NodeAlloc) => amount().map(Step::Added),
-        (Change::Remove, Detail::NodeAlloc) => amount().map(Step::Removed),
-        (Change::Set, Detail::NodeCapacity) => Some(Step::Capacity),
-        (Change::Add, Detail::None) => Some(Step::Begin),
+        (Change::Add, Detail::NodeAlloc) => Some(Told::Alloc(amount())),
+        (Change::Remove, Detail::NodeAlloc) => Some(Told::Alloc(Resource::new().minus(&amount()))),
+        (Change::Set, Detail::NodeOccupied) => Some(Told::Occupied(amount())),
+        (Change::Set, Detail::NodeCapacity) => Some(Told::Capacity),
+        (Change::Add, Detail::None) => Some(Told::Came),
         _ => None,
+    }
+}
+
+/// What changed, of what was told in order. An allocation of another scheduler is told twice where it comes or goes, by itself and
+/// in the sum that follows at once, and in the sum alone where it becomes larger or smaller.
+fn steps(told: Vec<(Nanos, Told)>) -> Vec<(Nanos, Step)> {
+    let mut steps = Vec::with_capacity(told.len());
+    let mut occupied: Option<Resource> = None;
+    let mut told = told.into_iter().peekable();
+    while let Some((at, one)) = told.next() {
+        let step = match one {
+            Told::Alloc(amount) => {
+                match told.next_if(|(then, next)| *then == at && matches!(next, Told::Occupied(_))) {
+                    Some((_, Told::Occupied(sum))) => {
+                        let before = occupied.take().unwrap_or_else(|| sum.minus(&amount));
+                        let changed = sum.minus(&before);
+                        occupied = Some(sum);
+                        Step::Changed(changed)
+                    }
+                    _ => Step::Changed(amount),
+                }
+            }
+            Told::Occupied(sum) => {
+                let step = occupied.take().map_or(Step::Missing, |before| Step::Changed(sum.minus(&before)));
+                occupied = Some(sum);
+                step
+            }
+            Told::Capacity => Step::Capacity,
+            Told::Came => {
+                occupied = Some(Resource::new());
+                Step::Came
+            }
+            Told::Missing => {
+                occupied = None;
+                Step::Missing
+            }
+        };
+        steps.push((at, step));
+    }
+    steps
+}
+
+/// A way back from now.
+struct Back<'a> {
+    changes: Peekable<Rev<slice::Iter<'a, (Nanos, Step)>>>,
+    used: Resource,
+    /// What it had is known, and what it could hold.
+    known: bool,
+    sized: bool,
+    /// Something changed that no event tells, such as the size of an allocation: it may have been at any time.
+    untold: bool,
+}
+
+impl Back<'_> {
+    /// To this time; gives the most that it had on the way.
+    fn to(&mut self, time: Nanos) -> Resource {
+        let mut highest = self.used.clone();
+        while let Some((_, step)) = self.changes.next_if(|(at, _)| *at > time) {
+            match step {
+                Step::Changed(amount) => self.used.sub(amount),
+                Step::Capacity => self.sized = false,
+                Step::Came => {
+                    self.untold |= self.known && self.used.iter().any(|(_, rest)| rest != 0);
+                    self.known = false;
+                }
+                Step::Missing => self.known = false,
+            }
+            for (kind, amount) in self.used.iter().filter(|_| self.known) {
+                self.untold |= amount < 0;
+                if amount > highest.amount(kind) {
+                    highest.set(kind.clone(), amount);
+                }
+            }
+        }
+        highest
     }
 }
 
 /// From now back to the first time.
 fn back(node: &Known, changes: &[(Nanos, Step)], times: &[Nanos]) -> Steps {
     let kinds: Vec<String> = node.capacity.iter().map(|(kind, _)| kind.name().to_owned()).collect();
-    let mut used = node.used.clone();
-    let (mut known, mut sized) = (true, true);
-    let mut changes = changes.iter().rev().peekable();
-    let mut undo = |used: &mut Resource, after: Nanos, known: &mut bool, sized: &mut bool, highest: &mut Resource| {
-        while let Some((_, step)) = changes.next_if(|(at, _)| *at > after) {
-            match step {
-                Step::Added(amount) => used.sub(amount),
-                Step::Removed(amount) => used.add(amount),
-                Step::Capacity => *sized = false,
-                Step::Begin => *known = false,
-            }
-            for (kind, amount) in used.iter().filter(|_| *known) {
-                if amount > highest.amount(kind) {
-                    highest.set(kind.clone(), amount);
-                }
-            }
-        }
-    };
+    let changes = changes.iter().rev().peekable();
+    let mut way = Back { changes, used: node.used.clone(), known: true, sized: true, untold: false };
     let mut steps: BTreeMap<Key, Vec<Option<i64>>> = BTreeMap::new();
     if let Some(end) = times.last() {
-        undo(&mut used, *end, &mut known, &mut sized, &mut Resource::new());
+        way.to(*end);
     }
     for step in times.windows(2).rev() {
-        let (was_known, was_sized) = (known, sized);
-        let mut highest = used.clone();
-        undo(&mut used, step[0], &mut known, &mut sized, &mut highest);
+        let (known, sized) = (way.known, way.sized);
+        let highest = way.to(step[0]);
         for kind in &kinds {
             let of = |amounts: &Resource| amounts.named().iter().find(|(name, _)| name == kind).map_or(0, |(_, n)| *n);
-            let value = was_known.then(|| of(&highest).max(0));
+            let value = known.then(|| of(&highest));
             steps.entry((Measure::Used, kind.clone())).or_default().push(value);
-            let max = (was_known && was_sized).then(|| of(node.capacity));
+            let max = (known && sized).then(|| of(node.capacity));
             steps.entry((Measure::Max, kind.clone())).or_default().push(max);
         }
     }
-    steps.values_mut().for_each(|values| values.reverse());
+    for ((measure, _), values) in &mut steps {
+        values.reverse();
+        if way.untold && *measure == Measure::Used {
+            values.fill(None);
+        }
+    }
     steps
 }
 
@@ -137,14 +219,16 @@ mod tests {
         let at = Nanos::from_secs;
         let of = |amount| Resource::of(&[("vcore", amount)]);
         let node = Known { partition: "[rm]default", id: "n", used: &of(5), capacity: &of(10) };
+        let less = |amount: i64| Step::Changed(of(-amount));
+        let more = |amount| Step::Changed(of(amount));
         let changes = [
-            (at(5), Step::Begin),
-            (at(12), Step::Added(of(3))),
-            (at(15), Step::Added(of(4))),
-            (at(17), Step::Removed(of(3))),
-            (at(25), Step::Added(of(1))),
-            (at(45), Step::Added(of(2))),
-            (at(47), Step::Removed(of(2))),
+            (at(5), Step::Came),
+            (at(12), more(3)),
+            (at(15), more(4)),
+            (at(17), less(3)),
+            (at(25), more(1)),
+            (at(45), more(2)),
+            (at(47), less(2)),
         ];
         let times = [at(0), at(10), at(20), at(30), at(40)];
         let steps = back(&node, &changes, &times);
@@ -154,5 +238,52 @@ mod tests {
         // Nothing is known of the time before it came.
         let earlier = back(&node, &changes, &[at(-20), at(-10), at(0), at(10)]);
         assert_eq!(earlier[&(Measure::Used, "vcore".to_owned())], [None, None, Some(0)]);
+    }
+
+    #[test]
+    fn what_other_schedulers_have_is_told_by_its_sum() {
+        let at = Nanos::from_secs;
+        let of = |amount| Resource::of(&[("vcore", amount)]);
+        let (alloc, sum) = (|amount| Told::Alloc(of(amount)), |amount| Told::Occupied(of(amount)));
+        let after_it_came = |told: Vec<(Nanos, Told)>| {
+            let told = [(at(1), Told::Came)].into_iter().chain(told).collect();
+            steps(told).into_iter().skip(1).map(|(_, step)| step).collect::<Vec<_>>()
+        };
+        let changed = |amounts: &[i64]| amounts.iter().map(|amount| Step::Changed(of(*amount))).collect::<Vec<_>>();
+        // One comes, becomes larger beside an own allocation, and goes.
+        let told = vec![
+            (at(2), alloc(5)),
+            (at(2), sum(5)),
+            (at(3), alloc(7)),
+            (at(4), sum(20)),
+            (at(5), alloc(-20)),
+            (at(5), sum(0)),
+        ];
+        assert_eq!(after_it_came(told.clone()), changed(&[5, 7, 15, -20]));
+        // Where the sum before is not known, what it became larger by is not, either.
+        let mut found: Vec<Step> = steps(told[2..].to_vec()).into_iter().map(|(_, step)| step).collect();
+        assert_eq!(found.remove(1), Step::Missing);
+        assert_eq!(found, changed(&[7, -20]));
+        assert_eq!(steps(told[4..].to_vec()), [(at(5), Step::Changed(of(-20)))]);
+    }
+
+    #[test]
+    fn where_something_changed_that_no_event_tells_nothing_is_known() {
+        let at = Nanos::from_secs;
+        let of = |amount| Resource::of(&[("vcore", amount)]);
+        let used = |used: i64, changes: &[(Nanos, Step)]| {
+            let node = Known { partition: "[rm]default", id: "n", used: &of(used), capacity: &of(100) };
+            let steps = back(&node, changes, &[at(0), at(10), at(20)]);
+            assert_eq!(steps[&(Measure::Max, "vcore".to_owned())].last(), Some(&Some(100)));
+            steps[&(Measure::Used, "vcore".to_owned())].clone()
+        };
+        let changed = |time, amount| (at(time), Step::Changed(of(amount)));
+        assert_eq!(used(10, &[(at(5), Step::Came), changed(6, 10)]), [Some(10); 2]);
+        // It became larger, now or before.
+        assert_eq!(used(30, &[(at(5), Step::Came), changed(6, 10)]), [None; 2]);
+        assert_eq!(used(0, &[(at(5), Step::Came), changed(6, 10), changed(15, -30)]), [None; 2]);
+        // It became smaller, also where its beginning is not read.
+        assert_eq!(used(5, &[changed(6, 10)]), [None; 2]);
+        assert_eq!(used(5, &[(at(3), Step::Missing), changed(6, 5)]), [Some(5); 2]);
     }
 }

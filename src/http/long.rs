@@ -2,8 +2,10 @@
 //! that no HTTP worker stands still, and with it whoever else it serves. Who goes before its turn costs nothing more.
 
 use std::{
+    collections::HashMap,
+    hash::Hash,
     num::NonZero,
-    sync::{Arc, LazyLock, Weak},
+    sync::{Arc, LazyLock, Mutex as SyncMutex, PoisonError, Weak},
     thread::available_parallelism,
     time::Instant,
 };
@@ -120,6 +122,34 @@ impl<T> Shared<T> {
     }
 }
 
+/// The same for things that are told apart by a key.
+#[derive(Debug)]
+pub struct SharedBy<K, T>(SyncMutex<HashMap<K, Arc<Shared<T>>>>);
+
+impl<K, T> Default for SharedBy<K, T> {
+    fn default() -> Self {
+        SharedBy(SyncMutex::default())
+    }
+}
+
+impl<K: Eq + Hash, T> SharedBy<K, T> {
+    /// See [`Shared::get`].
+    ///
+    /// # Errors
+    /// What `make` says.
+    pub async fn get<E>(&self, key: K, make: impl AsyncFnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
+        let shared = {
+            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            // Those whom nobody waits for go before more room is made.
+            if all.len() == all.capacity() {
+                all.retain(|_, shared| Arc::strong_count(shared) > 1);
+            }
+            all.entry(key).or_default().clone()
+        };
+        shared.get(make).await
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
@@ -179,5 +209,20 @@ mod tests {
         assert!(others.await.into_iter().all(|other| *other.unwrap() == 1));
         // Nothing was kept.
         assert_eq!(*shared.get(async || Ok::<_, Infallible>(9)).await.unwrap(), 9);
+    }
+
+    #[tokio::test]
+    async fn what_has_another_key_is_not_shared_and_nothing_is_kept_of_those_who_are_gone() {
+        let (shared, made) = (SharedBy::default(), AtomicU32::new(0));
+        let make = async || {
+            tokio::task::yield_now().await;
+            Ok::<_, Infallible>(made.fetch_add(1, SeqCst))
+        };
+        join_all((0..100).map(|at| shared.get(at % 2, make))).await;
+        assert!((2..=4).contains(&made.load(SeqCst)), "{made:?}");
+        for key in 0..10_000 {
+            shared.get(key, make).await.unwrap();
+        }
+        assert!(shared.0.lock().unwrap().len() < 100);
     }
 }

@@ -10,6 +10,7 @@ mod operation;
 pub mod origins;
 pub mod page;
 pub mod past;
+mod places;
 pub mod problem;
 pub mod route;
 mod routes;

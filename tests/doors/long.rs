@@ -25,7 +25,10 @@ async fn long_answers_are_whole_however_many_want_them() {
     until(&server, &of("resource/status"), |status| status["online"]["idset"] == "0-1199").await;
     until(&server, &of("applications"), |all| all["applications"][0]["asks"] == 1).await;
     let len = |value: &Value| value.as_array().map_or(0, Vec::len);
-    let wanted: [Wanted<'_>; 7] = [
+    let why = |told: &Value, part: &str| told["met"] == false && told["why"].to_string().contains(part);
+    let wanted: [Wanted<'_>; 9] = [
+        (of("application/app/wait?for=placed&timeout=1ms"), &|told| why(told, "larger than every node")),
+        (of("queue/root.a/wait?for=empty&timeout=1ms"), &|told| why(told, "1 application is in it: app")),
         (of("nodes"), &|all| len(&all["nodes"]) == NODES),
         (of("resource/status"), &|status| status["all"]["idset"] == "0-1199" && status["R"].is_object()),
         (of("applications"), &|all| all["matched"] == 1 && all["applications"][0]["reason"].is_object()),

@@ -29,8 +29,6 @@ use actix_web::{
     web::{Data, ServiceConfig},
 };
 
-use tokio::sync::Semaphore;
-
 use self::{board::BoardApi, releases::ReleasesApi, resource::ResourceApi, usage::UsageApi};
 use super::{problem::Problem, route::Route};
 use crate::{
@@ -68,13 +66,7 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// The data of their handlers, for `http::server::bind`.
 pub fn data(topology: &Arc<Topology>, journals: Arc<Journals>) -> impl Fn(&mut ServiceConfig) + Clone + Send + 'static {
-    let board = Data::new(BoardApi {
-        topology: topology.clone(),
-        journals: journals.clone(),
-        trials: topology.trials.clone(),
-        looks: Arc::new(Semaphore::new(board::LOOKS)),
-        histories: board::lasted::Histories::default(),
-    });
+    let board = Data::new(BoardApi::new(topology.clone(), journals.clone()));
     let resources =
         Data::new(ResourceApi { directory: topology.directory.clone(), topology: Some(topology.clone()), journals });
     let releases = Data::new(ReleasesApi { directory: topology.directory.clone() });

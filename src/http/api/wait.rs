@@ -27,7 +27,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{board::BoardApi, time};
+use super::{
+    board::{BoardApi, explain},
+    time,
+};
 use crate::{
     access::Caller,
     actors::{directory::PartitionEntry, partition::PartitionActor},
@@ -44,7 +47,7 @@ use crate::{
     },
     messages::{
         receipts::Receipt,
-        rm::CarriedOut,
+        rm::{CarriedOut, Halt},
         wait::{ABSENT, Answer, Condition, Kind, Target, Wait, Withdraw},
     },
 };
@@ -336,20 +339,23 @@ async fn ask(
 /// Why it does not hold, from a snapshot; else what the conversation said.
 async fn reason(api: &BoardApi, entry: &PartitionEntry, target: &Target, condition: Condition, said: String) -> String {
     let found = match (target.kind, condition) {
-        (Kind::Application, _) => {
-            let reason = api.first_reason(&entry.shown, &target.name).await;
-            reason.map(|reason| format!("{said}: {reason}"))
-        }
-        (Kind::Queue, Condition::Empty) | (Kind::Node, Condition::Empty | Condition::Drained) => {
-            let view = api.view(&entry.shown).await.ok();
-            view.and_then(|view| what_is_there(&view, target))
-        }
+        (Kind::Application, _)
+        | (Kind::Queue, Condition::Empty)
+        | (Kind::Node, Condition::Empty | Condition::Drained) => api.reason(&entry.shown, target, found_in).await,
         _ => None,
     };
     match found {
+        Some(found) if target.kind == Kind::Application => format!("{said}: {found}"),
         Some(found) if target.kind == Kind::Node && !said.starts_with(char::is_numeric) => format!("{said}; {found}"),
         Some(found) => found,
         None => said,
+    }
+}
+
+fn found_in(view: &View, target: &Target, halt: Option<&Halt>) -> Option<String> {
+    match target.kind {
+        Kind::Application => explain::first_reason(view, &target.name, halt),
+        Kind::Queue | Kind::Node => what_is_there(view, target),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use callboard::domain::{
     command::{AddApplication, Command, NodeAction, PredicateTerms},
-    partition::{Explainer, Unfit, Why},
+    partition::{Explainer, Unfit, Waiting, Why},
     types::Nanos,
 };
 
@@ -39,7 +39,11 @@ fn app(env: &mut Env, id: &str, queue: &str, user: &str) {
 fn why(env: &Env, app: &str) -> Vec<Why> {
     let ix = env.partition.app_by_id[app];
     let now = env.now.plus(Nanos(1));
-    Explainer::new(&env.partition).application(ix, now).into_iter().map(|waiting| waiting.why).collect()
+    let all = Explainer::new(&env.partition).application(ix, now);
+    let first = Explainer::new(&env.partition).first(ix, now);
+    let told = |waiting: &Waiting| (waiting.first, waiting.why.clone());
+    assert_eq!(first.as_ref().map(told), all.first().map(told), "by itself it is told as among the others");
+    all.into_iter().map(|waiting| waiting.why).collect()
 }
 
 // R5.24: the max of a queue comes before the nodes; R4.36: an application that may not start.

@@ -313,6 +313,22 @@ impl<'a> Explainer<'a> {
         joined(found.into_iter().map(|(_, waiting)| waiting))
     }
 
+    /// The first of that: no other group is looked at.
+    pub fn first(&mut self, app: AppIx, now: Nanos) -> Option<Waiting> {
+        let partition = self.partition;
+        let row = partition.apps.get(app)?;
+        let asks = row.groups_by_key.iter().filter_map(|(key, group)| Some((group.asks.get_min()?.0, key, group)));
+        let group = asks.min_by_key(|(order, ..)| *order).and_then(|(_, key, group)| {
+            let whole = self.application_waits(app, now);
+            let those = if whole.is_none() { self.preempting(app).remove(key) } else { None };
+            let (those, others) = self.of_group(app, (key, group), those.unwrap_or_default(), whole.as_ref());
+            those.into_iter().chain(others).min_by_key(|(order, _)| *order)
+        });
+        let asked = partition.ask_shim || row.gang.swaps > 0;
+        let asked = row.by_seq.values().filter(|_| asked).filter_map(|alloc| self.at_the_shim(*alloc));
+        asked.chain(group).min_by_key(|(order, _)| *order).map(|(_, waiting)| waiting)
+    }
+
     /// What waits for a word of the shim alone: whether it fits, or that its placeholder is gone.
     fn at_the_shim(&self, alloc: AllocIx) -> Option<Ordered> {
         let partition = self.partition;

@@ -195,8 +195,8 @@ struct Level<'a> {
 pub fn first_reason(view: &View, id: &str, halt: Option<&Halt>) -> Option<String> {
     let partition = view.partition();
     let ix = *partition.app_by_id.get(id)?;
-    let waiting = Explainer::new(partition).application(ix, now());
-    waiting.first().map(|waiting| Reason::of(waiting, halt).text)
+    let first = Explainer::new(partition).first(ix, now())?;
+    Some(Reason::of(&first, halt).text)
 }
 
 /// Explains a live application, else the rejected or the last ended one of this id.

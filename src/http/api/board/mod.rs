@@ -24,7 +24,7 @@ use actix_web::{
     web::{self, Data, Path},
 };
 use serde_json::json;
-use tokio::sync::Semaphore;
+use tokio::sync::Mutex;
 
 use self::{applications::Wanted, lasted::Histories, timeline::Subject};
 use super::{find_partition, gone};
@@ -32,8 +32,9 @@ use crate::{
     access::Caller,
     actors::{directory::PartitionEntry, journal::Journals, topology::Topology},
     http::{
-        long::{self, Turn},
+        long::{self, SharedBy, Turn},
         operation::{one_of, text, yes_or_no},
+        places::Places,
         problem::Problem,
         route::{Access, Route},
         shim::query::{one, parameters},
@@ -42,7 +43,7 @@ use crate::{
             reply::{self, Reply},
         },
     },
-    messages::{partition::GetSnapshot, rm::Halt},
+    messages::{partition::GetSnapshot, rm::Halt, wait::Target},
 };
 
 /// What the handlers read.
@@ -51,16 +52,28 @@ pub struct BoardApi {
     pub topology: Arc<Topology>,
     /// Journals of the partitions: which nodes are torpid, and why others are drained.
     pub journals: Arc<Journals>,
-    /// Who looks for remedies: of all trials.
-    pub trials: Arc<Semaphore>,
+    /// Who looks for remedies.
+    pub remedies: Places,
     /// Who looks at all nodes or through the events, without looking for remedies.
-    pub looks: Arc<Semaphore>,
+    pub looks: Places,
     /// How long allocations lasted.
     pub histories: Histories,
+    /// Why waits end unmet.
+    pub reasons: Reasons,
 }
 
+/// Looked for once for those who wait for the same thing, and one after another: many waits that end together leave turns to
+/// others.
+#[derive(Debug, Default)]
+pub struct Reasons {
+    shared: SharedBy<(Arc<str>, Target), Option<String>>,
+    one: Mutex<()>,
+}
+
+/// How many look for remedies, and of one caller: each tries changes on copies.
+const REMEDIES: (usize, usize) = (2, 1);
 /// How many explain without that, or tell what happened so far: the workers and the events are there for others, too.
-pub const LOOKS: usize = 4;
+const LOOKS: (usize, usize) = (4, 2);
 /// How long one may look for them, and once more for when it will be.
 const TRIALS: Duration = Duration::from_secs(1);
 
@@ -108,6 +121,13 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 impl BoardApi {
+    /// Where nobody asks for anything yet.
+    pub fn new(topology: Arc<Topology>, journals: Arc<Journals>) -> BoardApi {
+        let places = |(all, each)| Places::new(all, each, "have applications explained");
+        let (remedies, looks) = (places(REMEDIES), places(LOOKS));
+        BoardApi { topology, journals, remedies, looks, histories: Histories::default(), reasons: Reasons::default() }
+    }
+
     pub(super) fn entry(&self, partition: &str) -> Result<PartitionEntry, Problem> {
         find_partition(&self.topology.directory.get(), partition)
     }
@@ -123,11 +143,21 @@ impl BoardApi {
         Ok(View { rm: entry.rm, shown: entry.shown, snapshot })
     }
 
-    /// Why the first ask of an application waits; `None` where nothing of it waits, or it is not active.
-    pub(super) async fn first_reason(&self, partition: &str, application: &str) -> Option<String> {
-        let view = self.view(partition).await.ok()?;
-        let halt = self.halt(&view.rm);
-        explain::first_reason(&view, application, halt.as_ref())
+    /// What is found of a thing in the state of its partition; `None` where that is nothing.
+    pub(super) async fn reason(
+        &self,
+        partition: &Arc<str>,
+        target: &Target,
+        find: fn(&View, &Target, Option<&Halt>) -> Option<String>,
+    ) -> Option<String> {
+        let key = (partition.clone(), target.clone());
+        let found = self.reasons.shared.get(key, async || {
+            let _one = self.reasons.one.lock().await;
+            let (view, turn) = self.view_in_turn(partition).await?;
+            let (halt, target) = (self.halt(&view.rm), target.clone());
+            Ok::<_, Problem>(turn.make(move || find(&view, &target, halt.as_ref())).await?)
+        });
+        found.await.ok()?.as_ref().clone()
     }
 
     /// Why nothing new is placed for this resource manager. Of one that another server leads this one does not know.
@@ -155,6 +185,7 @@ async fn get_applications(
 
 async fn explain_one(
     api: Data<BoardApi>,
+    caller: Caller,
     path: Path<(String, String)>,
     request: HttpRequest,
 ) -> Result<HttpResponse, Problem> {
@@ -172,8 +203,8 @@ async fn explain_one(
     let listing = api.topology.directory.get();
     let config = listing.rms.iter().find(|rm| rm.id == entry.rm).filter(|_| remedies).map(|rm| rm.config.clone());
     // Trials take their time: a few at once, beside the workers, and on a snapshot, so that the partition does not notice.
-    let turns = if config.is_some() { &api.trials } else { &api.looks };
-    let turn = turns.clone().acquire_owned().await.ok();
+    let places = if config.is_some() { &api.remedies } else { &api.looks };
+    let place = places.take(caller.identity(request.peer_addr().map(|peer| peer.ip()))).await?;
     let view = api.view(&partition).await?;
     let halt = api.halt(&view.rm);
     let subject = Subject::of(view.partition(), &application).filter(|_| wants_timeline);
@@ -187,7 +218,7 @@ async fn explain_one(
     };
     let computed = web::block(move || {
         // It takes its time, though nobody may wait for it any more.
-        let _turn = turn;
+        let _place = place;
         let begun = Instant::now();
         let (stop, stop_when) = (|| begun.elapsed() >= TRIALS, || begun.elapsed() >= 2 * TRIALS);
         let wanted = explain::Wanted {

@@ -74,7 +74,7 @@ async fn whatif(
     let entry = api.entry(partition)?;
     let listing = api.topology.directory.get();
     let own = || listing.rms.iter().find(|rm| rm.id == entry.rm).map(|rm| rm.config.clone());
-    let turn = trial::turn(&api.trials).await?;
+    let turn = trial::turn(&api.topology.trials).await?;
     let config = match &wanted.config {
         Some(text) => Some(doors.topology.load_update(text.clone()).await?),
         None => own(),

@@ -1,0 +1,89 @@
+//! Places of those who ask for what takes long: so many are under way at a time, and so many of one caller, who leaves the others
+//! to others.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use actix_web::http::StatusCode;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+
+use super::problem::Problem;
+
+/// How long one waits for a place.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// See the module.
+#[derive(Debug)]
+pub struct Places {
+    all: Arc<Semaphore>,
+    most: usize,
+    each: usize,
+    /// What those with a place do, for texts.
+    what: &'static str,
+    /// Those who have one, or wait for one.
+    callers: Mutex<HashMap<String, Arc<Semaphore>>>,
+}
+
+/// The right to go on. Of its caller, then of all.
+#[derive(Debug)]
+pub struct Place {
+    _own: OwnedSemaphorePermit,
+    _all: OwnedSemaphorePermit,
+}
+
+impl Places {
+    /// So many at a time, and of one caller.
+    pub fn new(most: usize, each: usize, what: &'static str) -> Places {
+        Places { all: Arc::new(Semaphore::new(most)), most, each, what, callers: Mutex::default() }
+    }
+
+    /// Waits for a place. It has to go with the work, which is done though nobody may wait for it any more.
+    ///
+    /// # Errors
+    /// Others, or the caller itself, take too long.
+    pub async fn take(&self, caller: String) -> Result<Place, Problem> {
+        let busy = |who: &str, most: usize| {
+            let detail = format!("{who} {}: {most} at a time are answered; try again in a moment", self.what);
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+        };
+        let own = {
+            let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+            callers.retain(|_, places| Arc::strong_count(places) > 1);
+            callers.entry(caller.clone()).or_insert_with(|| Arc::new(Semaphore::new(self.each))).clone()
+        };
+        let of = async |places: &Arc<Semaphore>| timeout(PATIENCE, places.clone().acquire_owned()).await.ok()?.ok();
+        let own = of(&own).await.ok_or_else(|| busy(&format!("too many requests of {caller}"), self.each))?;
+        let all = of(&self.all).await.ok_or_else(|| busy("too many requests", self.most))?;
+        Ok(Place { _own: own, _all: all })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_caller_leaves_places_to_the_others() {
+        let places = Places::new(4, 2, "read");
+        let take = async |who: &str| places.take(who.to_owned()).await;
+        let mut held = vec![take("one").await.expect("a place"), take("one").await.expect("a place")];
+        let refused = take("one").await.expect_err("no place is left for it");
+        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(refused.detail, "too many requests of one read: 2 at a time are answered; try again in a moment");
+        assert!(take("other").await.is_ok());
+        held.pop();
+        held.push(take("one").await.expect("again"));
+        held.extend([take("other").await.expect("a place"), take("third").await.expect("a place")]);
+        let refused = take("fourth").await.expect_err("all are taken");
+        assert_eq!(refused.detail, "too many requests read: 4 at a time are answered; try again in a moment");
+        drop(held);
+        assert!(take("other").await.is_ok());
+        assert_eq!(places.callers.lock().expect("whole").len(), 1, "nothing is kept of those who are gone");
+    }
+}

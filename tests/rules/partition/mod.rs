@@ -27,6 +27,7 @@ mod random;
 mod recorded;
 mod records;
 mod refused;
+mod released;
 mod reload_speed;
 mod remedies;
 mod replaced;

@@ -123,7 +123,15 @@ impl Partition {
             None => {}
         }
         let key = self.allocs[alloc].spec.key.clone();
-        let (fails, ends) = (termination == Termination::FailedOnRm, self.is_ending(app));
+        let ends = self.is_ending(app);
+        let (given, termination) = match termination {
+            // It was told to go meanwhile, and the shim answers that for itself: an ask that waits again would have no pod.
+            Termination::FailedOnRm if self.allocs[alloc].released && !ends => {
+                (Termination::Timeout, Termination::Timeout)
+            }
+            other => (given, other),
+        };
+        let fails = termination == Termination::FailedOnRm;
         if fails && ends {
             // SEEDS S31: it would wait for nothing. The application may end with it.
             let lost = Lost { key: key.clone(), placeholder: self.allocs[alloc].is_placeholder() };

@@ -1,0 +1,103 @@
+//! Releases of the shim that cross one of the scheduler's.
+
+use callboard::domain::{
+    command::NodeAction,
+    types::{AppState, Termination},
+};
+
+use super::env::{Ask, Env, QUEUES};
+
+const NOTHING: [&str; 0] = [];
+
+fn placeholders(env: &mut Env, keys: &[&str]) {
+    env.ask(keys.iter().map(|key| Ask::new("app-1", key, 10).placeholder("tg")).collect());
+}
+
+/// A gang of three of which two have a place.
+fn two_of_three(style: &str) -> Env {
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 20);
+    env.gang("app-1", "root.a", 30, style);
+    placeholders(&mut env, &["ph1", "ph2", "ph3"]);
+    env
+}
+
+/// A gang that runs: r1 has taken the place of ph1, and ph2 is left.
+fn one_left() -> Env {
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 20);
+    env.gang("app-1", "root.a", 20, "Soft");
+    placeholders(&mut env, &["ph1", "ph2"]);
+    env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
+    env.confirm_all();
+    env
+}
+
+/// The shim could not place `key`, and hears at the same time that it is to go.
+fn crosses(env: &mut Env, key: &str, then: &[&str]) {
+    assert!(env.heard().contains(&format!("released {key} Timeout")));
+    env.release("app-1", key, Termination::FailedOnRm);
+    assert_eq!(env.heard(), then);
+    env.release("app-1", key, Termination::Timeout);
+    assert_eq!(env.heard(), NOTHING, "nothing is left of it");
+    assert!(env.partition.alloc("app-1", key).is_none());
+}
+
+#[test]
+fn a_placeholder_of_a_running_application_that_was_told_to_go_does_not_wait_again() {
+    // R4.28, R6.17
+    let mut env = one_left();
+    env.pass(61);
+    crosses(&mut env, "ph2", &[]);
+    assert_eq!(env.state("app-1"), Some(AppState::Running));
+    // The key may be used again (R4.19).
+    placeholders(&mut env, &["ph2"]);
+    assert_eq!(env.heard(), ["new ph2 on n1"]);
+}
+
+#[test]
+fn nor_does_one_of_a_completing_application() {
+    // R4.28, R6.18
+    let mut env = one_left();
+    env.release("app-1", "r1", Termination::StoppedByRm);
+    env.pass(31);
+    crosses(&mut env, "ph2", &["app-1 Completed"]);
+    env.assert_empty();
+}
+
+#[test]
+fn nor_does_one_of_a_gang_that_timed_out() {
+    // R4.28, R6.21
+    let mut env = two_of_three("Soft");
+    env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
+    env.pass(61);
+    crosses(&mut env, "ph1", &[]);
+    assert_eq!(env.state("app-1"), Some(AppState::Resuming));
+    env.release("app-1", "ph2", Termination::Timeout);
+    assert_eq!(env.heard(), ["app-1 Accepted", "app-1 Running", "new r1 on n1"], "no placeholder holds it");
+}
+
+#[test]
+fn nor_does_one_that_is_too_small_for_what_is_to_replace_it() {
+    // R4.28, R6.8
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 15);
+    env.gang("app-1", "root.a", 20, "Soft");
+    placeholders(&mut env, &["ph1"]);
+    env.ask(vec![Ask::new("app-1", "r1", 15).group("tg")]);
+    assert_eq!(env.state("app-1"), Some(AppState::Accepted));
+    crosses(&mut env, "ph1", &["app-1 Running", "new r1 on n1"]);
+}
+
+#[test]
+fn a_placeholder_that_was_to_be_replaced_waits_again() {
+    // R4.28, R6.26a: its ask was not told to go for good.
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 10);
+    env.gang("app-1", "root.a", 10, "Soft");
+    placeholders(&mut env, &["ph1"]);
+    env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
+    env.node_action("n1", NodeAction::Drain, None);
+    env.release("app-1", "ph1", Termination::FailedOnRm);
+    assert!(env.partition.alloc("app-1", "ph1").expect("a row").is_pending());
+}

@@ -125,6 +125,8 @@ pub struct RmLog {
     /// It is tried again.
     retrying: bool,
     failing: Option<Arc<str>>,
+    /// The last flush failed: that something can be written says nothing of the disk.
+    unflushed: bool,
     /// How far lines were handed to sockets, as it was last recorded.
     pub handed: HandedTo,
     /// How far lines have arrived.
@@ -186,6 +188,7 @@ impl RmLog {
             flushing: false,
             retrying: false,
             failing: None,
+            unflushed: false,
             handed: HandedTo::default(),
             trail: Trail::taken_up(),
             since: 0,
@@ -391,7 +394,9 @@ impl RmActor {
         let was_failing = log.failing.is_some();
         match written {
             Ok(upto) => {
-                log.failing = None;
+                if !log.unflushed {
+                    log.failing = None;
+                }
                 for (epoch, line) in log.settle(*upto) {
                     if let Some(session) = self.session.as_mut().filter(|session| session.epoch == epoch) {
                         session.buffer.release(line);
@@ -499,6 +504,7 @@ impl Handler<Committed> for RmActor {
     fn handle(&mut self, msg: Committed, ctx: &mut Self::Context) {
         let Some(log) = &mut self.log else { return };
         (log.committing, log.flushing) = (false, false);
+        log.unflushed = msg.result.is_err();
         if let (Ok(_), Some(metrics)) = (&msg.result, &log.logs.metrics) {
             metrics.flushed(msg.took);
         }

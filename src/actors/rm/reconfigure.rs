@@ -1,7 +1,7 @@
 //! A new configuration for the running session: checked on a clone of every partition, then applied to all, or refused and
 //! nothing changed.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use actix::prelude::*;
 use futures::future::join_all;
@@ -159,8 +159,14 @@ impl RmActor {
                 })
                 .collect();
             session.config = msg.config;
-            session.default_config = msg.default_config;
             session.tell_terms();
+        }
+        // Also where the text is the same: from now on the session follows the server's, or keeps its own.
+        let follows = if msg.only_default { session.default_config } else { msg.default_config };
+        let follows = std::mem::replace(&mut session.default_config, follows) != follows;
+        let (tenant, is_new) = (msg.tenant, changed || follows || msg.extra.is_some());
+        if msg.extra.is_some() {
+            session.tenant = tenant;
         }
         if let Some((extra, settings)) = msg.extra {
             session.extra = extra;
@@ -180,17 +186,23 @@ impl RmActor {
             }
             session.configure_journals();
         }
-        if let Some(log) = &mut self.log {
+        if let Some(log) = self.log.as_mut().filter(|_| is_new) {
             let changed = Reconfigured {
                 config: session.config.text.clone(),
                 default_config: session.default_config,
                 extra: session.extra.clone(),
-                tenant: msg.tenant,
+                tenant: session.tenant,
             };
             log.append(kind::RECONFIGURED, self.clock.now(), &record::json(&changed));
             log.wait(session.epoch, session.buffer.last(), None, Vec::new());
         }
+        let pause = session.settings.pause;
         self.session = Some(session);
+        if self.life.state() == RmState::Paused {
+            // It may be Paused for another time than it was to be.
+            let since = self.life.history().last().map_or(Nanos::ZERO, |change| self.clock.now().minus(change.at));
+            self.timers.pause(Some(pause.saturating_sub(Duration::from_nanos(since.0.unsigned_abs()))), ctx);
+        }
         self.show();
         self.publish();
         self.pump(ctx);

@@ -32,7 +32,7 @@ use crate::{
     messages::{
         budget::Budget,
         keys::Keys,
-        partition::{Configure, StopPartition},
+        partition::{Configure, Signs, StopPartition},
         receipts::Receipts,
         recorded::{Outlet, Recorded, Replica},
         rm::{Predicates, RmState},
@@ -293,6 +293,10 @@ impl RmActor {
             }
         }
         let timeout = session.settings.pause;
+        for partition in session.partitions.iter().filter(|_| session.heartbeats) {
+            // Only they count, as before (SEEDS S37).
+            partition.tell_alive(session.epoch, Signs::Of([].into()), None);
+        }
         self.session = Some(session);
         self.line_waits();
         self.publish();

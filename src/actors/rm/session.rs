@@ -233,7 +233,10 @@ impl Session {
             partition.send(self.epoch, vec![Command::Reservations(false)]);
         }
         partition.configure_journal(self.settings.journal_events);
-        if self.vouched {
+        if self.heartbeats {
+            // From now on only they count there too.
+            partition.tell_alive(self.epoch, Signs::Of([].into()), None);
+        } else if self.vouched {
             partition.tell_alive(self.epoch, Signs::Vouched(true), None);
         }
     }

@@ -133,7 +133,12 @@ impl RmActor {
 
     fn snapshot(&mut self, msg: TakeSnapshot, ctx: &mut Context<Self>) {
         let now = self.clock.now();
-        let (Some(log), Some(session)) = (&mut self.log, &self.session) else { return };
+        let Some(log) = &mut self.log else { return };
+        let Some(session) = &self.session else {
+            // It ended meanwhile; the next has snapshots of its own.
+            log.snapshotting = false;
+            return;
+        };
         let is_there = |saved: &Saved| session.received.get(&saved.instance).is_some_and(|last| *last >= saved.number);
         if session.epoch != msg.epoch || msg.saved.len() != session.partitions.len() || !msg.saved.iter().all(is_there)
         {

@@ -276,13 +276,17 @@ async fn told_when_recorded(api: &BoardApi, rm: &str, state: String, longest: Du
     let Some(handle) = api.topology.find(rm) else { return Answer::Met { state } };
     let recorded = async {
         loop {
-            let view = handle.view.load_full();
-            let shared = view.shared.as_ref().filter(|shared| shared.recorded && view.elsewhere.is_none());
+            // A change of the configuration waits until nobody holds the view before it: nothing is waited for with it.
+            let (shared, epoch, fails) = {
+                let view = handle.view.load();
+                let shared = view.shared.clone().filter(|shared| shared.recorded && view.elsewhere.is_none());
+                (shared, view.epoch, view.failing.is_some())
+            };
             let Some(shared) = shared else { return };
-            if view.failing.is_none() {
+            if !fails {
                 let (tell, told) = oneshot::channel();
                 let permit = shared.budget.taken(0).await.with(Receipt::Awaited(tell));
-                handle.addr.do_send(CarriedOut { epoch: view.epoch, permit });
+                handle.addr.do_send(CarriedOut { epoch, permit });
                 // Dropped when it is recorded, or with the session.
                 let _ = told.await;
                 return;

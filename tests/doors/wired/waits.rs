@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::{
     common,
-    shim::server::Server,
-    wired::rig::{application, asks, until},
+    shim::server::{CONFIG, Server},
+    wired::rig::{application, asks, until, with_data},
 };
 
 fn wait(of: &str, query: &str) -> String {
@@ -141,4 +141,27 @@ async fn the_command_waits_for_several_and_tells_by_its_status() {
     assert!(err.contains("there are: empty, online, drained"), "{err}");
     let refused: Value = server.get(&wait("application/x", "for=running&timeout=61m")).await.1;
     assert!(refused["detail"].as_str().is_some_and(|text| text.contains("from 0 to 1h")), "{refused}");
+}
+
+#[tokio::test]
+async fn waits_and_changes_of_the_configuration_do_not_hold_up_each_other() {
+    let data = tempfile::tempdir().expect("a directory");
+    let server = with_data(data.path());
+    server.register("rm-1", &[]).await;
+    server.nodes(&["n1"]).await;
+    let path = wait("node/n1", "for=empty&timeout=30s");
+    let waits = async {
+        for _ in 0..60 {
+            let (_, answer) = server.get(&path).await;
+            assert_eq!(answer["met"], true, "{answer}");
+        }
+    };
+    let change = async |name: &str| {
+        for n in 0..15 {
+            let config = format!("{CONFIG}          - name: {name}-{n}\n");
+            let (status, told) = server.send("PUT", "/si/v1/rm/rm-1/configuration", &json!({"config": config})).await;
+            assert_eq!(status, 200, "{told}");
+        }
+    };
+    tokio::join!(waits, change("x"), change("y"));
 }

@@ -96,7 +96,7 @@ pub struct App {
     /// The limit that it waits for with others, out of that order until there is room (see `partition::parked`).
     pub parked: Option<Arc<Bar>>,
     /// Groups that are blocked.
-    pub blocked_groups: Vec<Arc<GroupKey>>,
+    pub blocked_groups: BTreeSet<Arc<GroupKey>>,
     /// Of these the ones that were blocked because no node takes them, in a queue with a back-off (R5.26).
     pub failed_groups: BTreeSet<Arc<GroupKey>>,
     /// Epoch in which they were blocked.
@@ -297,7 +297,7 @@ pub struct AskGroup {
     pub blocked: bool,
     /// Why the group waited when it was last tried.
     pub hold: Option<Hold>,
-    /// Epoch in which it last stayed blocked from an earlier one.
+    /// Read by nothing: a place in what earlier releases have written.
     pub kept_in: u64,
     /// Asks that were added since; none as long as it never waited, since then all of them are.
     pub fresh: Rare<Run<AskOrder, AllocIx>>,

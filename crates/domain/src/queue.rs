@@ -99,9 +99,9 @@ pub struct Queue {
     /// Nothing below can be placed in this epoch: it is out of its parent's order until then.
     pub blocked: bool,
     /// Children that are blocked.
-    pub blocked_children: Vec<QueueIx>,
+    pub blocked_children: imbl::OrdSet<QueueIx>,
     /// Applications that are blocked.
-    pub blocked_apps: Vec<AppIx>,
+    pub blocked_apps: imbl::OrdSet<AppIx>,
     /// Epoch in which they were blocked.
     pub blocked_in: u64,
     /// Applications that wait for a limit only, or for nodes only.

@@ -32,6 +32,7 @@ mod reload_speed;
 mod remedies;
 mod replaced;
 mod reservations;
+mod reservations_lost;
 mod speed;
 mod squeeze;
 mod stages;

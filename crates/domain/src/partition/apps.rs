@@ -186,7 +186,7 @@ impl Partition {
             backoff_until: None,
             blocked: false,
             parked: None,
-            blocked_groups: Vec::new(),
+            blocked_groups: BTreeSet::new(),
             failed_groups: BTreeSet::new(),
             blocked_in: 0,
             order: None,

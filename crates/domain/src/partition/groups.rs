@@ -5,7 +5,7 @@
 //! queue's, a queue without another application its parent's, so that nothing is walked past again and again. It comes
 //! back when the partition's epoch has moved on, or when something is added below it.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     Partition,
@@ -129,6 +129,7 @@ impl Partition {
                 let wants = group.wants;
                 app.groups_by_key.remove(&key);
                 app.failed_groups.remove(&key);
+                app.blocked_groups.remove(&key);
                 if let Some(created) = wants {
                     self.wanting.remove((app.queue, key.shape), &(created, app_ix, GroupKey::clone(&key)));
                 }
@@ -168,7 +169,7 @@ impl Partition {
             if let Some((head, _)) = group.asks.get_min() {
                 row.group_order.remove(head);
             }
-            row.blocked_groups.push(key.clone());
+            row.blocked_groups.insert(key.clone());
             let hold = group.hold;
             self.note_blocked(app, hold);
             self.note_failed(app, key, hold);
@@ -203,7 +204,7 @@ impl Partition {
         if let Some(key) = key {
             row.app_order.remove(&key);
         }
-        row.blocked_apps.push(app);
+        row.blocked_apps.insert(app);
     }
 
     pub(super) fn unblock_app(&mut self, app: AppIx) {
@@ -231,7 +232,7 @@ impl Partition {
         if let Some(key) = key {
             row.child_order.remove(&key);
         }
-        row.blocked_children.push(queue);
+        row.blocked_children.insert(queue);
     }
 
     fn unblock_queue(&mut self, queue: QueueIx) {
@@ -274,14 +275,11 @@ impl Partition {
         let (shapes, preempts) = (&self.shapes, self.conf.preemption);
         let in_vain =
             |key: &GroupKey, group: &AskGroup| group.waits_for_nodes(preempts, now) && shapes.is_nowhere(key.shape);
-        let mut left = Vec::new();
+        let mut left = BTreeSet::new();
         for key in std::mem::take(&mut row.blocked_groups) {
             let Some(group) = row.groups_by_key.get_mut(&key).filter(|group| group.blocked) else { continue };
             if in_vain(&key, group) {
-                // It may be listed twice.
-                if std::mem::replace(&mut group.kept_in, epoch) != epoch {
-                    left.push(key);
-                }
+                left.insert(key);
                 continue;
             }
             group.blocked = false;

@@ -78,8 +78,9 @@ impl Partition {
             let groups = self.apps[app].blocked_groups.len();
             let end = groups.min(done + left);
             if self.may_be_tried(app, cx) {
-                for n in done..end {
-                    self.review_group(app, n, cx);
+                let keys = self.apps[app].blocked_groups.iter().skip(done).take(left).cloned();
+                for key in keys.collect::<Vec<_>>() {
+                    self.review_group(app, &key, cx);
                 }
             }
             left = left.saturating_sub((end - done).max(1));
@@ -114,25 +115,24 @@ impl Partition {
         begins
     }
 
-    fn review_group(&mut self, app: AppIx, n: usize, cx: &mut Cx) {
-        let Some(key) = self.apps[app].blocked_groups.get(n).cloned() else { return };
+    fn review_group(&mut self, app: AppIx, key: &GroupKey, cx: &mut Cx) {
         let limited = self.limited;
-        match self.other_hold(app, &key) {
+        match self.other_hold(app, key) {
             None => {}
             // Whether that is so is known when they are answered.
-            Some(hold) if self.is_held_by_questions(app, &key, hold) => self.squeeze.again = true,
+            Some(hold) if self.is_held_by_questions(app, key, hold) => self.squeeze.again = true,
             Some(Hold::ClusterFull) => {
-                self.hold(app, &key, Hold::ClusterFull, cx);
+                self.hold(app, key, Hold::ClusterFull, cx);
                 // That is told, and a node with room brings the asks back as before.
                 self.limited = limited;
             }
             Some(Hold::Nodes) => {
-                self.hold(app, &key, Hold::Nodes, cx);
+                self.hold(app, key, Hold::Nodes, cx);
                 // It is not tried for that, nor as long as no node has room.
-                self.want_reservation(app, &key, cx.now);
+                self.want_reservation(app, key, cx.now);
             }
             Some(hold) => {
-                self.hold(app, &key, hold, cx);
+                self.hold(app, key, hold, cx);
                 self.rouse_parked(app);
             }
         }

@@ -1,0 +1,220 @@
+//! Reservations that end although their ask still waits, and such as are not to be made.
+
+use callboard::domain::{
+    command::{AddApplication, Command, NodeAction, PredicateTerms},
+    effect::QuestionKind,
+    partition::{Explainer, Why},
+    types::Termination,
+};
+
+use super::env::{Ask, Env, QUEUES, res};
+
+/// `nodes` nodes of 20, each with one allocation of 15 from the application `load` of bob in root.a.
+fn full(yaml: &str, nodes: usize) -> Env {
+    let mut env = Env::calm(yaml);
+    env.add_app(AddApplication { id: "load".into(), queue: "root.a".into(), ..env.by("bob") });
+    for at in 0..nodes {
+        let node = format!("n{at:02}");
+        env.node(&node, 20);
+        env.ask(vec![Ask::new("load", &format!("s{at:02}"), 15).on(&node)]);
+    }
+    env
+}
+
+fn node_of(env: &Env, app: &str, key: &str) -> Option<String> {
+    let node = env.partition.alloc(app, key)?.reserved?;
+    Some(env.partition.nodes[node].spec.id.to_string())
+}
+
+/// Asks about reservations that are open: ask and node.
+fn to_reserve(env: &Env) -> Vec<(String, String)> {
+    let open = env.questions.iter().filter(|open| matches!(open.kind, QuestionKind::Fits { allocate: false }));
+    open.map(|open| (open.key.to_string(), open.node.to_string())).collect()
+}
+
+fn asked_side_by_side(env: &mut Env) {
+    env.apply(Command::PredicateTerms(PredicateTerms { constrained: false, nodes: 1, shared: false }));
+    env.apply(Command::AskPredicates(true));
+}
+
+#[test]
+fn who_loses_a_reservation_looks_for_another() {
+    // R5.36, R5.38, R5.41: the node goes, or an ask that requires it takes it.
+    for required in [false, true] {
+        let mut env = full(QUEUES, 30);
+        env.app("app-2", "root.b");
+        env.ask(vec![Ask::new("app-2", "big", 10)]);
+        env.pass(3);
+        let node = node_of(&env, "app-2", "big").expect("a node");
+        if required {
+            env.app("daemons", "root.a");
+            env.ask(vec![Ask::new("daemons", "d", 3).requires(&node)]);
+        } else {
+            env.node_action(&node, NodeAction::Decommission, None);
+        }
+        env.pass(3);
+        assert!(node_of(&env, "app-2", "big").is_some(), "{required}");
+    }
+}
+
+/// A user who may run one application, and a leaf that may.
+fn limited() -> String {
+    let user = "submitacl: \"*\"\n        limits: [{limit: l, users: [alice], maxapplications: 1}]\n";
+    let yaml = QUEUES.replace("submitacl: \"*\"\n", user);
+    yaml.replace("- name: b\n", "- name: b\n            maxapplications: 1\n")
+}
+
+#[test]
+fn one_that_may_not_begin_any_more_keeps_no_node() {
+    // R5.38, R3.52, QUE-090: nor a place among the applications of its queue.
+    let mut env = full(&limited(), 20);
+    env.app("one", "root.b");
+    env.ask(vec![Ask::new("one", "big", 10)]);
+    env.pass(3);
+    assert_eq!(env.partition.reservations, 1);
+    env.add_app(AddApplication { id: "carols".into(), queue: "root.b".into(), ..env.by("carol") });
+    env.ask(vec![Ask::new("carols", "k", 1)]);
+    let waiting = Explainer::new(&env.partition).application(env.partition.app_by_id["carols"], env.now);
+    assert!(matches!(&waiting[0].why, Why::RunningApps { running: 1, max: 1, .. }), "{waiting:?}");
+    let holders = env.partition.holders(&waiting[0]).expect("somebody holds it");
+    assert_eq!((&*holders.applications[0].name, holders.total), ("one", 1));
+    // Another application of its user begins.
+    env.app("two", "root.a");
+    env.heard();
+    env.ask(vec![Ask::new("two", "first", 1)]);
+    assert!(env.heard().contains(&"new k on n00".to_owned()));
+    assert_eq!(env.partition.reservations, 0);
+    env.pass(700);
+    assert_eq!(env.partition.reservations, 0, "it gets none as long as it may not begin");
+    env.release("two", "first", Termination::StoppedByRm);
+    env.remove_app("two");
+    env.remove_app("carols");
+    env.ask(vec![Ask::new("one", "more", 10)]);
+    env.pass(3);
+    assert_eq!(env.partition.reservations, 1);
+}
+
+#[test]
+fn one_that_may_not_begin_reserves_none() {
+    // R5.23, R5.36
+    let mut env = full(&limited(), 20);
+    env.app("one", "root.b");
+    env.ask(vec![Ask::new("one", "big", 10)]);
+    env.app("two", "root.a");
+    env.ask(vec![Ask::new("two", "first", 1)]);
+    env.pass(700);
+    assert_eq!(env.partition.reservations, 0);
+}
+
+#[test]
+fn what_is_only_asked_about_ends_no_reservation() {
+    // R5.27, R5.38: the shim may refuse it.
+    for refused in [true, false] {
+        let mut env = full(&limited(), 20);
+        asked_side_by_side(&mut env);
+        env.app("one", "root.b");
+        env.ask(vec![Ask::new("one", "big", 10)]);
+        env.pass(3);
+        env.answer_all();
+        assert_eq!(env.partition.reservations, 1);
+        env.app("two", "root.a");
+        env.ask(vec![Ask::new("two", "first", 1)]);
+        let about: Vec<&str> = env.questions.iter().map(|open| &*open.key).collect();
+        assert_eq!((about, env.partition.reservations), (vec!["first"], 1));
+        if refused {
+            let node = env.questions[0].node.to_string();
+            env.refuse("first", &node);
+        }
+        env.answer_one();
+        assert_eq!(env.partition.reservations, u64::from(refused));
+    }
+}
+
+#[test]
+fn sizes_that_no_node_can_hold_keep_nobody_from_a_reservation() {
+    // R5.36: they wait longer, and there are more of them than a search looks at.
+    for (asked, draining) in [(false, false), (true, false), (false, true)] {
+        let mut env = full(QUEUES, 20);
+        if asked {
+            asked_side_by_side(&mut env);
+        }
+        if draining {
+            env.node("huge", 100);
+            env.node_action("huge", NodeAction::Drain, None);
+        }
+        env.app("huge", "root.a");
+        env.ask((0..12).map(|n| Ask::new("huge", &format!("h{n}"), if asked { 21 } else { 21 + n })).collect());
+        env.pass(1);
+        env.app("app-2", "root.b");
+        env.ask(vec![Ask::new("app-2", "big", 10)]);
+        env.pass(5);
+        env.answer_all();
+        assert!(node_of(&env, "app-2", "big").is_some(), "{asked} {draining}");
+        // One of them can be helped from now on.
+        if draining {
+            env.node_action("huge", NodeAction::DrainToSchedulable, None);
+            continue;
+        }
+        let node =
+            (0..20).map(|at| format!("n{at:02}")).find(|node| node_of(&env, "app-2", "big").as_ref() != Some(node));
+        let node = node.expect("another node");
+        env.node_action(&node, NodeAction::Update, Some(res(30, 30)));
+        env.pass(5);
+        env.answer_all();
+        let reserved = (0..12).filter_map(|n| node_of(&env, "huge", &format!("h{n}"))).collect::<Vec<_>>();
+        assert_eq!(reserved, [node], "{asked}");
+    }
+}
+
+#[test]
+fn questions_count_as_the_reservations_that_they_may_become() {
+    // R5.36: two of twenty nodes, one of them for a leaf, and not the same.
+    let mut env = full(QUEUES, 20);
+    asked_side_by_side(&mut env);
+    for (app, queue) in [("app-2", "root.a"), ("app-3", "root.b")] {
+        env.app(app, queue);
+        env.ask((0..15).map(|n| Ask::new(app, &format!("{app}-{n:02}"), 10)).collect());
+    }
+    env.pass(3);
+    let open = to_reserve(&env);
+    assert_eq!(open.len(), 2, "{open:?}");
+    assert_ne!(open[0].1, open[1].1);
+    env.pass(3);
+    assert_eq!(to_reserve(&env).len(), 2);
+    env.answer_all();
+    assert_eq!(env.partition.reservations, 2);
+    assert!(env.partition.nodes.values().all(|node| node.reservations.len() <= 1));
+}
+
+#[test]
+fn what_was_asked_about_before_reservations_were_switched_off_reserves_nothing() {
+    // R5.37
+    let mut env = full(QUEUES, 20);
+    asked_side_by_side(&mut env);
+    env.app("app-2", "root.b");
+    env.ask(vec![Ask::new("app-2", "big", 10)]);
+    env.pass(3);
+    assert_eq!(to_reserve(&env).len(), 1);
+    env.apply(Command::Reservations(false));
+    env.run();
+    env.answer_all();
+    env.pass(3);
+    assert_eq!((env.partition.reservations, env.questions.len()), (0, 0));
+}
+
+#[test]
+fn what_comes_and_goes_while_nothing_can_be_placed_leaves_nothing_behind() {
+    let mut env = full(QUEUES, 3);
+    env.apply(Command::Reservations(false));
+    env.app("app-2", "root.b");
+    env.ask(vec![Ask::new("app-2", "base", 9)]);
+    for n in 0..50 {
+        env.ask(vec![Ask::new("app-2", "comes", 7 + n % 5)]);
+        env.release("app-2", "comes", Termination::StoppedByRm);
+    }
+    let partition = &env.partition;
+    let (app, queue) = (partition.app_by_id["app-2"], partition.queue_by_path["root.b"]);
+    let root = &partition.queues[partition.root];
+    let (groups, apps) = (partition.apps[app].blocked_groups.len(), partition.queues[queue].blocked_apps.len());
+    assert!(groups <= 1 && apps <= 1 && root.blocked_children.len() <= 2, "{groups} {apps} {root:?}");
+}

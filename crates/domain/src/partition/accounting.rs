@@ -52,9 +52,17 @@ impl Partition {
 
     pub(super) fn user_increase(&mut self, app: AppIx, amount: &Arc<Resource>, cx: &mut Cx) {
         if let Some(track) = self.apps[app].track {
-            let mut events = Vec::new();
+            let (mut events, counted) = (Vec::new(), self.ugm.counts(track));
             self.ugm.increase(track, amount, &mut events);
             publish(events, cx);
+            if !counted {
+                // One more runs: others that have reserved may not begin any more.
+                for app in self.reserved_apps.clone() {
+                    if self.may_not_begin(app) {
+                        self.ripen_all_of(app);
+                    }
+                }
+            }
         }
     }
 

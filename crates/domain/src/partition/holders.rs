@@ -85,10 +85,13 @@ impl Partition {
     pub fn holders(&self, waiting: &Waiting) -> Option<Holders> {
         let wanted = &*waiting.wanted;
         match &waiting.why {
-            Why::RunningApps { queue, .. } => Some(self.running(*self.queue_by_path.get(queue)?, |_| true)),
+            Why::RunningApps { queue, .. } => {
+                // One that has reserved a node counts (QUE-090).
+                self.running(*self.queue_by_path.get(queue)?, |app| has_begun(app) || !app.reservations.is_empty())
+            }
             Why::UserApps(refusal) => {
                 let queue = *self.queue_by_path.get(&refusal.queue)?;
-                Some(self.running(queue, |app| self.is_charged_to(app, refusal)))
+                self.running(queue, |app| has_begun(app) && self.is_charged_to(app, refusal))
             }
             Why::QueueQuota { queue, max, used } | Why::GangRoom { queue, max, used, .. } => {
                 let kind = shortest(wanted, |kind| Some(max.get(kind)? - used.amount(kind)))?;
@@ -155,17 +158,19 @@ impl Partition {
     }
 
     /// The applications that count as running there, each as one.
-    fn running(&self, queue: QueueIx, counts: impl Fn(&App) -> bool) -> Holders {
+    fn running(&self, queue: QueueIx, counts: impl Fn(&App) -> bool) -> Option<Holders> {
         let mut sums = Sums::default();
-        let mut running: Vec<&App> = self
-            .apps_below(queue)
-            .filter(|app| counts(app) && (app.state == AppState::Running || !app.allocs.is_empty()))
-            .collect();
+        let mut running: Vec<&App> = self.apps_below(queue).filter(|app| counts(app)).collect();
         running.iter().for_each(|app| sums.add(app, 1));
         running.sort_by_key(|app| (app.started.unwrap_or(app.submission), app.serial));
         let oldest = running.iter().take(TOLD).map(|app| Holder { name: app.id.clone(), amount: 1 }).collect();
-        Holders { applications: oldest, ..sums.holders(None, 0) }
+        let all = Holders { applications: oldest, ..sums.holders(None, 0) };
+        Some(all).filter(|holders| holders.total > 0)
     }
+}
+
+fn has_begun(app: &App) -> bool {
+    app.state == AppState::Running || !app.allocs.is_empty()
 }
 
 fn most_free(nodes: &Nodes, kind: &ResourceType) -> Option<i128> {

@@ -135,13 +135,12 @@ impl Partition {
         while let Some(alloc) = self.ripe.first(self.root) {
             self.not_ripe(alloc);
             let app = self.allocs[alloc].app;
-            if self.apps[app].state == AppState::Accepted
-                && (self.full_of_apps(app).is_some() || !self.user_can_run(app))
-            {
+            if self.may_not_begin(app) {
                 self.limited = true;
                 if self.allocs[alloc].phase == Phase::Pending
                     && self.is_for_waiting(alloc)
                     && !self.questions.kept.contains(&alloc)
+                    && !self.is_kept_by_questions(app)
                 {
                     // Nobody can say when its application may begin: others may have the node.
                     self.let_go(alloc, cx);
@@ -157,8 +156,7 @@ impl Partition {
             let for_gang = self.gang_claim(alloc).is_some() && self.may_reserve(app, &key);
             let for_gang = for_gang || self.questions.kept.contains(&alloc);
             if self.allocs[alloc].phase == Phase::Pending && !for_gang && self.reserves_nothing(app, &key) {
-                self.unreserve(alloc, cx);
-                self.rouse(app);
+                self.let_go(alloc, cx);
                 continue;
             }
             let outcome = self.try_reservation(alloc, cx);
@@ -212,7 +210,7 @@ impl Partition {
             self.held_back.insert(alloc);
             self.give_up_spent_claim(alloc);
             if cx.now > expires {
-                self.unreserve(alloc, cx);
+                self.let_go(alloc, cx);
             }
             return Outcome::Nothing;
         }

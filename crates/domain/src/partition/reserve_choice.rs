@@ -335,7 +335,7 @@ impl Partition {
             && !matches!(row.state, AppState::Failing | AppState::Failed)
             && !row.expiring
             && row.backoff_until.is_none_or(|until| until <= now)
-            && (row.state != AppState::Accepted || (self.full_of_apps(app).is_none() && self.user_can_run(app)))
+            && !self.may_not_begin(app)
             && self.user_fits_beside(app, self.shapes.resource(key.shape))
             && self.queue_fits(row.queue, self.shapes.resource(key.shape)).is_ok()
     }

@@ -199,6 +199,11 @@ impl Partition {
         self.path(self.apps[app].queue).find(|ix| !self.queues[*ix].may_begin(app, 0))
     }
 
+    /// It is accepted, and a limit of applications of a queue, of its user or of its group keeps it from beginning.
+    pub(super) fn may_not_begin(&self, app: AppIx) -> bool {
+        self.apps[app].state == AppState::Accepted && (self.full_of_apps(app).is_some() || !self.user_can_run(app))
+    }
+
     /// A timer of a state fell due (R3.5, R3.19).
     pub(super) fn state_timer(&mut self, ix: AppIx, timer: u64, cx: &mut Cx) {
         let row = &mut self.apps[ix];

@@ -3,6 +3,7 @@
 use callboard::domain::{
     command::{AddApplication, Command, NodeAction},
     partition::{Explainer, Why},
+    resources::Resource,
     types::Termination,
 };
 
@@ -185,4 +186,70 @@ fn the_shim_is_asked_about_the_victims_of_a_gang() {
     env.remove_app("gang");
     env.remove_app("app-b");
     env.assert_empty();
+}
+
+fn sized(memory: i64, gpu: i64) -> Resource {
+    Resource::of(&[("memory", memory), ("vcore", 0), ("gpu", gpu)])
+}
+
+/// A gang of asks for 5 and a gpu each, of which one has a place and the others wait for gpus that there are not: it has begun.
+fn begun(env: &mut Env, queue: &str, of: i64) {
+    let total = Some(sized(5 * of, of));
+    let item = AddApplication { id: "begun".into(), queue: queue.into(), placeholder_ask: total, ..env.by("alice") };
+    env.add_app(AddApplication { timeout_millis: 600_000, ..item });
+    env.ask((0..of).map(|n| Ask::new("begun", &format!("b{n}"), 0).sized(sized(5, 1)).placeholder("tg")).collect());
+}
+
+/// A gang of two in root.p.a, which preempts, and all that is released until nothing comes any more.
+fn two_preempt(env: &mut Env, each: i64) -> Vec<String> {
+    env.heard();
+    let total = Some(sized(2 * each, 0));
+    let item = AddApplication { id: "two".into(), queue: "root.p.a".into(), placeholder_ask: total, ..env.by("alice") };
+    env.add_app(AddApplication { timeout_millis: 600_000, ..item });
+    let ask = |n| Ask::new("two", &format!("ph{n}"), 0).sized(sized(each, 0)).placeholder("tg").preempts();
+    env.ask((0..2).map(ask).collect());
+    for _ in 0..40 {
+        env.pass(1);
+        env.confirm_all();
+    }
+    let mut heard = env.heard();
+    assert!(heard.contains(&"two Running".to_owned()), "{heard:?}");
+    heard.retain(|text| text.ends_with("Preempted"));
+    heard
+}
+
+fn leaf_a(guaranteed: i64) -> String {
+    format!("{{name: a, resources: {{guaranteed: {{memory: {guaranteed}}}}}, properties: {{preemption.delay: 1s}}}}")
+}
+
+#[test]
+fn a_gang_ends_nothing_outside_the_queue_that_others_fill() {
+    // R7.9, SEEDS S11: what is kept for a gang that has begun fills root.p, and no victim outside makes room there.
+    let queues = format!(
+        "{{name: p, parent: true, resources: {{max: {{memory: 20}}}}, queues: [{}, {{name: c}}]}}, {{name: best}}",
+        leaf_a(20)
+    );
+    let mut env = Env::calm(&tree(&queues));
+    env.apply_node("n1", &[("memory", 1000), ("vcore", 1000)]);
+    env.apply_node("g1", &[("memory", 1000), ("vcore", 1000), ("gpu", 1)]);
+    env.app("others", "root.best");
+    env.ask((0..30).map(|n| Ask::new("others", &format!("o{n}"), 1).preempts()).collect());
+    begun(&mut env, "root.p.c", 3);
+    assert_eq!(two_preempt(&mut env, 4), ["released b0 Preempted"]);
+}
+
+#[test]
+fn what_is_kept_in_the_cluster_costs_no_victims() {
+    // SEEDS S11: nodes say what room there is for what; root.p is short of 2, and has room when two have gone.
+    let queues = format!(
+        "{{name: p, parent: true, resources: {{max: {{memory: 30}}}}, queues: [{}, {{name: b}}]}}, {{name: c}}",
+        leaf_a(12)
+    );
+    let mut env = Env::calm(&tree(&queues));
+    env.apply_node("n1", &[("memory", 36), ("vcore", 1000)]);
+    env.app("others", "root.p.b");
+    env.ask((0..20).map(|n| Ask::new("others", &format!("o{n}"), 0).sized(sized(1, 0)).preempts()).collect());
+    env.apply_node("g1", &[("memory", 5), ("vcore", 1000), ("gpu", 1)]);
+    begun(&mut env, "root.c", 6);
+    assert_eq!(two_preempt(&mut env, 6).len(), 2);
 }

@@ -113,6 +113,9 @@ impl Partition {
         let fine = same
             && !reserved_by_other
             && !self.has_claim(alloc)
+            // R7.1: it may have been switched off meanwhile.
+            && self.conf.preemption
+            && !self.may_not_begin(self.allocs[alloc].app)
             && !scope.is_hopeless()
             && self.may_go(&scope, &victims)
             && self.covers(&scope, node, &victims)

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     queue::PreemptionSetting,
-    resources::Resource,
+    resources::{Resource, ResourceType},
     types::{AllocIx, QueueIx},
 };
 
@@ -114,9 +114,7 @@ impl Partition {
             let Some(max) = &row.max else { continue };
             for (kind, amount) in self.wanted_of(scope, *queue).iter() {
                 if let Some(max) = max.get(kind) {
-                    // A gang begins beside what is kept for others.
-                    let kept = if scope.gang.is_some() { row.awaited.amount(kind) } else { 0 };
-                    let missing = self.used(*queue, kind) + kept + amount - max;
+                    let missing = self.used(*queue, kind) + self.kept_beside(scope, *queue, kind) + amount - max;
                     if missing > short.amount(kind) {
                         short.set(kind.clone(), missing);
                     }
@@ -124,6 +122,11 @@ impl Partition {
             }
         }
         scope.short = short;
+    }
+
+    /// What is kept there for gangs that have begun: another begins beside it, but in the cluster as nodes have room (SEEDS S11).
+    fn kept_beside(&self, scope: &Scope, queue: QueueIx, kind: &ResourceType) -> i128 {
+        if scope.gang.is_some() && queue != self.root { self.queues[queue].awaited.amount(kind) } else { 0 }
     }
 
     /// What is wanted of a queue: of the cluster, which may grow, no more than the ask wants at once (SEEDS S11).
@@ -151,8 +154,9 @@ impl Partition {
     fn is_over(&self, scope: &Scope, at: usize) -> bool {
         scope.path[at..].iter().any(|queue| {
             let Some(max) = &self.queues[*queue].max else { return false };
-            let is_short =
-                |(kind, amount)| max.get(kind).is_some_and(|max| self.used(scope.path[at], kind) + amount > max);
+            let at = scope.path[at];
+            let taken = |kind| self.used(at, kind) + self.kept_beside(scope, at, kind);
+            let is_short = |(kind, amount)| max.get(kind).is_some_and(|max| taken(kind) + amount > max);
             self.wanted_of(scope, *queue).iter().any(is_short)
         })
     }

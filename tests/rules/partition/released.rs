@@ -101,3 +101,21 @@ fn a_placeholder_that_was_to_be_replaced_waits_again() {
     env.release("app-1", "ph1", Termination::FailedOnRm);
     assert!(env.partition.alloc("app-1", "ph1").expect("a row").is_pending());
 }
+
+#[test]
+fn a_gang_that_runs_does_not_fail_as_it_announced_another_sum() {
+    // Seed 003, 236-241; R6.17, R6.18: nothing of it is pending, and one of its real asks has its place.
+    for style in ["Hard", "Soft"] {
+        let mut env = Env::calm(QUEUES);
+        env.node("n1", 20);
+        env.gang("app-1", "root.a", 19, style);
+        placeholders(&mut env, &["ph1", "ph2"]);
+        env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
+        env.confirm_all();
+        env.heard();
+        env.pass(61);
+        assert_eq!(env.heard(), ["released ph2 Timeout", "app-1 Running"], "{style}");
+        env.confirm_all();
+        assert!(env.partition.alloc("app-1", "r1").is_some_and(|row| row.is_allocated()), "{style}");
+    }
+}

@@ -560,8 +560,14 @@ impl Partition {
         }
         self.stop_gang_timer(app);
         let row = &self.apps[app];
-        if matches!(row.state, AppState::Running | AppState::Completing) {
+        // One of which all that came has its place, and a part of the real work runs, has not failed: what it announced may have been
+        // another sum (seed 003, 236-241). It runs, also where R6.29 has not said so yet.
+        let runs = row.allocs.len() > row.gang.placeholders as usize && !row.awaits_placeholders();
+        if matches!(row.state, AppState::Running | AppState::Completing) || runs {
             self.release_placeholders(app, TIMED_OUT, cx);
+            if matches!(self.apps[app].state, AppState::Accepted | AppState::Resuming) {
+                self.fire(app, AppEvent::Run, None, cx);
+            }
             return;
         }
         let hard = row.gang.style == GangStyle::Hard;

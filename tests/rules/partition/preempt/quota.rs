@@ -349,3 +349,23 @@ fn dynamic_queues_are_left_alone_and_nothing_ticks_without_need() {
     let next = env.partition.next_deadline().expect("the inspector's");
     assert!(next.minus(env.now) <= Nanos::from_secs(1));
 }
+
+#[test]
+fn no_queue_falls_below_its_guarantee_in_what_goes_as_well() {
+    // QPR-027: each allocation of 20 memory uses 20 vcore too.
+    for (guaranteed, gone) in [(100, 0), (80, 1), (0, 2)] {
+        let queue = |max: i64| {
+            format!(
+                "{{name: a, resources: {{max: {{memory: {max}}}, guaranteed: {{vcore: {guaranteed}m}}}}, properties: {{quota.preemption.delay: 5s}}}}"
+            )
+        };
+        let mut env = Env::calm(&yaml(&queue(100)));
+        env.node("n1", 200);
+        env.app("app-1", "root.a");
+        env.ask((0..5).map(|n| Ask::new("app-1", &format!("k{n}"), 20).preempts()).collect());
+        env.heard();
+        env.reload(&yaml(&queue(60)));
+        env.pass(20);
+        assert_eq!(env.heard().len(), gone, "{guaranteed}");
+    }
+}

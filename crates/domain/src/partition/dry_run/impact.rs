@@ -140,7 +140,8 @@ pub(super) fn exceeded(then: &Partition, now: Nanos) -> Vec<Exceeded> {
     let mut all = Vec::new();
     for row in then.queues.values() {
         let (queue, who) = (row.path.clone(), None);
-        let preempted_after = row.quota_start.filter(|_| then.conf.quota_preemption).map(|at| at.minus(now));
+        let preempted_after =
+            row.quota_start.filter(|_| then.conf.quota_preemption).map(|at| at.minus(now).max(Nanos::ZERO));
         // The cluster may be too small as well; that is nobody's setting.
         for (kind, limit) in row.max.iter().filter(|_| row.parent.is_some()).flat_map(|max| max.iter()) {
             let used = row.allocated.amount(kind);

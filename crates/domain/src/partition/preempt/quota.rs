@@ -88,7 +88,7 @@ impl Partition {
     }
 
     /// What is used of a type and not on its way out already.
-    fn left(&self, queue: QueueIx, kind: &ResourceType) -> i128 {
+    pub(super) fn left(&self, queue: QueueIx, kind: &ResourceType) -> i128 {
         let row = &self.queues[queue];
         row.allocated.amount(kind) - row.preempting.amount(kind)
     }

@@ -54,9 +54,14 @@ impl Partition {
         candidates.sort_by_cached_key(|alloc| self.quota_order(*alloc, leaf, amount));
         let (mut left, mut all) = (amount.clone(), all.minus_known(&taken.resource));
         let mut victims: BTreeMap<AppIx, Vec<AllocIx>> = BTreeMap::new();
+        let mut going = Resource::new();
         for victim in candidates {
             let row = &self.allocs[victim];
-            if left.fits_or_unlimited(&row.resource) && all.fits_or_unlimited(&row.resource) {
+            if left.fits_or_unlimited(&row.resource)
+                && all.fits_or_unlimited(&row.resource)
+                && self.leaves_guarantees(leaf, &going, &row.resource)
+            {
+                going.add(&row.resource);
                 left = left.minus_known(&row.resource);
                 all = all.minus_known(&row.resource);
                 taken.preempted += 1;
@@ -79,6 +84,17 @@ impl Partition {
             // Beside what is promised there is more room than before.
             self.unblock_limits();
         }
+    }
+
+    /// Without it, and what else is going, no queue from there on up is below its guarantee in a type of it (QPR-027): those whose
+    /// max was lowered are one thing, what goes with them another.
+    fn leaves_guarantees(&self, leaf: QueueIx, going: &Resource, row: &Resource) -> bool {
+        let guaranteed = |queue: QueueIx| self.queues[queue].guaranteed.iter().flat_map(|guaranteed| guaranteed.iter());
+        self.path(leaf).all(|queue| {
+            guaranteed(queue)
+                .filter(|(kind, _)| row.amount(kind) > 0)
+                .all(|(kind, guaranteed)| self.left(queue, kind) - going.amount(kind) - row.amount(kind) >= guaranteed)
+        })
     }
 
     /// Ordinary allocations first, then originators, then those that opted out (R7.46 mended); inside, those of which most

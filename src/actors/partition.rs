@@ -74,8 +74,8 @@ pub struct PartitionActor {
     ugm: Addr<UgmActor>,
     /// Batches that are not applied yet, since groups of a user are looked up for the one before.
     inbox: VecDeque<Commands>,
-    /// Groups are being looked up.
-    resolving: bool,
+    /// The batch for which groups are being looked up, as it came.
+    resolving: Option<Commands>,
     /// Releases that are sent once more at the end of this turn.
     again: Vec<Released>,
     /// Who waits for its end, from when that begins.
@@ -144,7 +144,7 @@ impl PartitionActor {
             effects,
             recorder,
             inbox: VecDeque::new(),
-            resolving: false,
+            resolving: None,
             again: Vec::new(),
             ended: Vec::new(),
             slicing: false,
@@ -190,7 +190,7 @@ impl PartitionActor {
 
     /// Applies the batches that have arrived, as long as no groups are being looked up.
     fn drain(&mut self, ctx: &mut Context<Self>) {
-        while !self.resolving
+        while self.resolving.is_none()
             && !self.is_ending()
             && let Some(mut batch) = self.inbox.pop_front()
         {
@@ -223,11 +223,12 @@ impl PartitionActor {
     }
 
     /// Groups are looked up elsewhere; this batch and what follows it wait, scheduling goes on.
-    fn resolve(&mut self, mut batch: Commands, ctx: &mut Context<Self>) {
-        self.resolving = true;
-        let commands = std::mem::take(&mut batch.commands);
-        let answer = self.ugm.send(Resolve(commands)).into_actor(self).map(move |commands, actor, ctx| {
-            actor.resolving = false;
+    fn resolve(&mut self, batch: Commands, ctx: &mut Context<Self>) {
+        let commands = batch.commands.clone();
+        // Should the partition end before that, it is answered as it came.
+        self.resolving = Some(batch);
+        let answer = self.ugm.send(Resolve(commands)).into_actor(self).map(|commands, actor, ctx| {
+            let Some(mut batch) = actor.resolving.take() else { return };
             let commands = commands.unwrap_or_default();
             actor.traced.enters(&commands, batch.permit.as_ref(), &actor.setup.internal);
             actor.give_back(batch.permit.take_if(|_| actor.recorder.is_some()));

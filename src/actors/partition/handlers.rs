@@ -28,7 +28,7 @@ impl Handler<Commands> for PartitionActor {
         if batch.epoch != self.setup.epoch {
             return;
         }
-        if self.resolving && !self.is_ending() && is_of_operators(&batch.commands) {
+        if self.resolving.is_some() && !self.is_ending() && is_of_operators(&batch.commands) {
             return self.apply(batch.commands, ctx);
         }
         self.inbox.push_back(batch);

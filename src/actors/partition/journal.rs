@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
 use actix::prelude::*;
-use tokio::time::timeout;
+use tokio::{sync::Mutex, time::timeout};
 
 use super::{
     PartitionActor,
@@ -33,11 +33,14 @@ pub(super) struct Link {
     shared: bool,
     /// What operators told it in an earlier session, which another server led.
     inherited: Option<Standing>,
+    /// Whose order to a queue is being kept.
+    pub(super) orders: Arc<Mutex<()>>,
 }
 
 impl Link {
     pub(super) fn new(journal: Option<Addr<JournalActor>>, epoch: u64, inherited: Option<Standing>) -> Link {
-        Link { journal, epoch, facts: Vec::new(), restored: false, shared: false, inherited }
+        let (restored, shared, orders) = (false, false, Arc::default());
+        Link { journal, epoch, facts: Vec::new(), restored, shared, inherited, orders }
     }
 
     /// The partition was there before this process, with nodes.

@@ -13,18 +13,24 @@ impl Handler<OrderQueue> for PartitionActor {
 
     fn handle(&mut self, msg: OrderQueue, _ctx: &mut Self::Context) -> Self::Result {
         let OrderQueue { queue, order, overwrite } = msg;
-        if let Err(refusal) = self.partition.check_order(&queue, order.as_ref().map(|order| order.kind), overwrite) {
-            return Box::pin(async { Err(refusal) }.into_actor(self));
-        }
-        let keep = self.link.keep(KeepOrders(vec![(queue.clone(), order.clone())]));
-        let kept = async move {
-            match keep {
-                Some(keep) => keep.await.unwrap_or_else(|error| Err(OrderRefusal::Disk(error.to_string()))),
-                None => Ok(()),
-            }
-        };
-        Box::pin(kept.into_actor(self).map(move |kept, actor, ctx| {
-            kept.map(|()| actor.apply(vec![Command::OrderQueues(vec![(queue, order)])], ctx))
+        // Of two at a time the second is checked when the first holds.
+        let turn = self.link.orders.clone().lock_owned().into_actor(self);
+        let kept = turn.then(move |turn, actor, _| {
+            let checked = actor.partition.check_order(&queue, order.as_ref().map(|order| order.kind), overwrite);
+            let keep = checked.map(|()| actor.link.keep(KeepOrders(vec![(queue.clone(), order.clone())])));
+            let kept = async move {
+                let kept = match keep? {
+                    Some(keep) => keep.await.unwrap_or_else(|error| Err(OrderRefusal::Disk(error.to_string()))),
+                    None => Ok(()),
+                };
+                kept.map(|()| (turn, queue, order))
+            };
+            kept.into_actor(actor)
+        });
+        Box::pin(kept.map(|kept, actor, ctx| {
+            let (_turn, queue, order) = kept?;
+            actor.apply(vec![Command::OrderQueues(vec![(queue, order)])], ctx);
+            Ok(())
         }))
     }
 }

@@ -186,6 +186,26 @@ async fn a_silent_directory_holds_up_nothing_else() {
     assert!(told.starts_with("groups of user 'bob' not found: ") && told.contains("it is asked again in "), "{line}");
 }
 
+#[tokio::test]
+async fn a_submission_whose_partition_goes_while_it_waits_is_rejected() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let dir = secrets(silent.local_addr().expect("bound").port(), &[]);
+    let server = registered(dir.path()).await;
+    let mut stream = server.stream("?after=0").await;
+    submit(&server, &[("waits", json!({"user": "alice"}))]).await;
+    submit(&server, &[("behind", json!({"user": "u", "groups": ["dev"]}))]).await;
+    let other = CONFIG.replace("name: default", "name: other");
+    let (status, body) = server.send("PUT", "/si/v1/rm/rm-1/configuration", &json!({"config": other})).await;
+    assert_eq!(status, 200, "{body}");
+    let mut rejected = Vec::new();
+    while rejected.len() < 2 {
+        let line = answer(&mut stream).await;
+        let list = line["application"]["rejected"].as_array().cloned().unwrap_or_default();
+        rejected.extend(list.iter().map(|entry| entry["applicationID"].as_str().unwrap_or_default().to_owned()));
+    }
+    assert_eq!(rejected, ["waits", "behind"]);
+}
+
 /// What a server logs with these settings when `rm-1` registers, up to the line that says so.
 async fn logged(dir: &Path, until: &str) -> String {
     let config = tempfile::NamedTempFile::new().expect("a file");

@@ -154,3 +154,16 @@ async fn the_command_stops_several_and_shows_one() {
     assert_eq!(run(&["queue", "resume", "root.a"]).await.0, Some(0));
     assert_eq!(submit(&server, "app-2").await, None);
 }
+
+#[tokio::test]
+async fn of_two_at_once_one_holds_and_the_other_hears_of_it() {
+    let data = tempfile::tempdir().expect("a directory");
+    let server = with_data(data.path());
+    server.register("rm-1", &[]).await;
+    for round in 0..10 {
+        let stop = async |who: &str| order(&server, "stop", json!({"reason": format!("{who} {round}")})).await.0;
+        let (one, other) = tokio::join!(stop("alice"), stop("bob"));
+        assert_eq!((one.min(other), one.max(other)), (200, 409));
+        assert_eq!(order(&server, "resume", json!({})).await.0, 200);
+    }
+}

@@ -346,3 +346,30 @@ fn who_may_preempt_as_soon_as_it_waits_for_nodes_does_so() {
     env.confirm_all();
     assert_eq!(env.heard().last().map(String::as_str), Some("new k on m1"));
 }
+
+#[test]
+fn asks_in_vain_of_one_queue_leave_others_their_attempts() {
+    // R7.3: each search of root.ax looks at thousands of allocations, of which none may go together for so much.
+    let leaf = |name: &str| {
+        format!("{{name: {name}, resources: {{guaranteed: {{memory: 1000}}}}, properties: {{preemption.delay: 1s}}}}")
+    };
+    let queues = format!(
+        "{}, {}, {{name: off, properties: {{preemption.policy: disabled}}}}, {{name: best}}",
+        leaf("ax"),
+        leaf("y")
+    );
+    let mut env = Env::calm(&tree(&queues)).alone();
+    for (app, queue) in [("off", "root.off"), ("best", "root.best"), ("ax", "root.ax"), ("y", "root.y")] {
+        env.app(app, queue);
+    }
+    for n in 0..300 {
+        env.node(&format!("n{n}"), 50);
+        env.ask(vec![Ask::new("off", &format!("o{n}"), 30).on(&format!("n{n}"))]);
+        env.ask((0..20).map(|k| Ask::new("best", &format!("b{n}-{k}"), 1).on(&format!("n{n}")).preempts()).collect());
+    }
+    env.ask((0..1500).map(|n| Ask::new("ax", &format!("a{n}"), 30).preempts()).collect());
+    env.heard();
+    env.ask(vec![Ask::new("y", "y1", 1).preempts()]);
+    env.pass(3);
+    assert!(env.heard().iter().any(|text| text.starts_with("released b")), "y1 had an attempt");
+}

@@ -1,6 +1,6 @@
 //! When an ask tries to preempt (R7.1–R7.5), and how often: searches must not slow normal scheduling down.
 
-use std::ops::Bound;
+use std::{collections::BTreeSet, ops::Bound};
 
 use super::{super::Partition, act::Tried, harm::Harm};
 use crate::coded::list;
@@ -19,6 +19,8 @@ const ATTEMPTS: u32 = 10;
 /// Nodes and allocations that failed searches may look at in a cycle, all leaves together; one that looks at more is paid
 /// for by the cycles that follow. It keeps searches in vain below a few hundredths of the time.
 const VISITS: u64 = 50_000;
+/// Asks of a group that are told so where their leaf has no attempt left.
+const TOLD: usize = 100;
 /// Decisions of one step.
 const BATCH: usize = 16;
 /// Age above the reservation delay from which a reservation by a lower priority gives way (R7.11).
@@ -37,6 +39,10 @@ pub(crate) struct Search {
     pub(super) cursor: Option<(Kind, u64, Harm)>,
     /// Kind of the last search where queues were short, with all possible victims in order.
     pub(super) pool: Option<(Kind, std::sync::Arc<Vec<AllocIx>>)>,
+    /// Leaves that had no search in the cycle before, as others had used up what all may look at: in this one they alone search.
+    first: BTreeSet<QueueIx>,
+    /// The same of this cycle.
+    denied: BTreeSet<QueueIx>,
 }
 
 /// Searches of one kind differ in nothing that rules nodes or victims out.
@@ -101,7 +107,7 @@ impl Partition {
             };
             if on.is_some() {
                 if made < BATCH && !limited && self.queues[queue].attempts.1 >= ATTEMPTS {
-                    for alloc in asks.range(*order..).map(|(_, alloc)| *alloc) {
+                    for alloc in asks.range(*order..).map(|(_, alloc)| *alloc).take(TOLD) {
                         if self.preempt_due(alloc) <= cx.now {
                             self.log(alloc, "Preemption max attempts exhausted", cx.now);
                         }
@@ -143,8 +149,13 @@ impl Partition {
     /// The bounds of the present cycle are reached: when asks of the leaf may try again.
     fn must_wait(&mut self, leaf: QueueIx, now: Nanos) -> Option<Nanos> {
         if self.are_attempts_used_up(leaf, now) {
-            Some(self.queues[leaf].attempts.0.plus(CYCLE))
-        } else if self.search.visits >= VISITS {
+            return Some(self.queues[leaf].attempts.0.plus(CYCLE));
+        }
+        let others = !self.search.first.is_empty() && !self.search.first.contains(&leaf);
+        if others || self.search.visits >= VISITS {
+            if self.queues[leaf].attempts.1 == 0 {
+                self.search.denied.insert(leaf);
+            }
             Some(self.search.began.plus(CYCLE))
         } else {
             (self.ask_shim && !self.may_ask()).then(|| now.plus(CYCLE))
@@ -163,7 +174,8 @@ impl Partition {
         if cycles >= 1 {
             let paid = VISITS.saturating_mul(cycles.unsigned_abs());
             let visits = self.search.visits.saturating_sub(paid);
-            self.search = Search { began: now, visits, ..Search::default() };
+            let first = std::mem::take(&mut self.search.denied);
+            self.search = Search { began: now, visits, first, ..Search::default() };
         }
         let began = self.search.began;
         let attempts = &mut self.queues[leaf].attempts;
@@ -194,4 +206,4 @@ impl Partition {
     }
 }
 
-list!(Search { began, visits, cursor, pool });
+list!(Search { began, visits, cursor, pool, first, denied });

@@ -334,10 +334,10 @@ async fn a_log_that_lost_its_end_in_both_files_is_told() {
     }
     // The resource set was defined once more, late.
     let set = fs::read_to_string(journal.join("resource.R.copy")).expect("a set");
-    assert!(set.contains("line "), "{set}");
     let server = with_data(dir.path());
     begin(&server).await;
     let faults = server.get(STATUS).await.1["faults"].to_string();
-    let late = !set.contains("line 1 ") && !set.contains("line 1\n");
+    // It came with the first line, of which nobody knows whether it ever reached the log.
+    let late = !set.lines().next().is_some_and(|title| title.contains(", after 0 "));
     assert_eq!(faults.contains("at their end") && faults.contains("may be lost"), late, "{set} {faults}");
 }

@@ -99,6 +99,7 @@ impl Partition {
                 if self.open_nodes.contains(&(node.rank, open.node))
                     && node.capacity.fits(&self.allocs[open.alloc].resource)
                     && self.reservation_delay != Nanos(i64::MAX)
+                    && self.may_hold_another(self.apps[app].queue)
                     && !self.may_not_begin(app)
                 {
                     self.reserve(open.alloc, open.node, cx);

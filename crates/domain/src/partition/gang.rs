@@ -560,9 +560,12 @@ impl Partition {
         }
         self.stop_gang_timer(app);
         let row = &self.apps[app];
-        // One of which all that came has its place, and a part of the real work runs, has not failed: what it announced may have been
-        // another sum (seed 003, 236-241). It runs, also where R6.29 has not said so yet.
-        let runs = row.allocs.len() > row.gang.placeholders as usize && !row.awaits_placeholders();
+        // One that has what it announced, or more, and of which a part of the real work runs, has not failed: what it sent may have
+        // been another sum (seed 003, 236-241). It runs, also where R6.29 has not said so yet.
+        let has = row.allocated.plus(&row.gang.allocated);
+        let runs = row.allocs.len() > row.gang.placeholders as usize
+            && !row.awaits_placeholders()
+            && row.gang.placeholder_ask.as_deref().is_some_and(|ask| has.ge_all(ask));
         if matches!(row.state, AppState::Running | AppState::Completing) || runs {
             self.release_placeholders(app, TIMED_OUT, cx);
             if matches!(self.apps[app].state, AppState::Accepted | AppState::Resuming) {

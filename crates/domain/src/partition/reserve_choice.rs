@@ -198,8 +198,7 @@ impl Partition {
         if self.wanting.heads.is_empty() || self.wanting.not_before.is_some_and(|at| cx.now < at) {
             return false;
         }
-        let nodes = self.node_by_id.len();
-        let (most, most_of_queue) = (nodes.div_ceil(NODES_PER_RESERVATION), nodes.div_ceil(2 * NODES_PER_RESERVATION));
+        let (most, most_of_queue) = self.most_held();
         let (mut held, mut taken) = self.held();
         let mut in_vain: Vec<ShapeIx> = Vec::new();
         // What asks of one shape may reserve is found once for all of them.
@@ -305,14 +304,22 @@ impl Partition {
         }
     }
 
-    /// What counts against the bounds, and the nodes about which the shim is asked for it.
+    /// The bounds: in all, and of one leaf.
+    fn most_held(&self) -> (usize, usize) {
+        let nodes = self.node_by_id.len();
+        (nodes.div_ceil(NODES_PER_RESERVATION), nodes.div_ceil(2 * NODES_PER_RESERVATION))
+    }
+
+    /// The bounds have room for one more of this leaf.
+    pub(super) fn may_hold_another(&self, queue: QueueIx) -> bool {
+        let ((held, _), (most, most_of_queue)) = (self.held(), self.most_held());
+        held.all < most && held.by_queue.get(&queue).is_none_or(|of| *of < most_of_queue)
+    }
+
+    /// What counts against the bounds, and the nodes about which the shim is being asked for it: one ask each.
     fn held(&self) -> (Held, BTreeSet<NodeIx>) {
-        let (mut held, mut nodes) = (Held::default(), BTreeSet::new());
-        for (alloc, node) in self.questions.to_reserve() {
-            held.all += 1;
-            *held.by_queue.entry(self.apps[self.allocs[alloc].app].queue).or_default() += 1;
-            nodes.insert(node);
-        }
+        let mut held = Held::default();
+        let nodes = self.questions.to_reserve().map(|(_, node)| node).collect();
         for app in self.reserved_apps.iter() {
             let row = &self.apps[*app];
             let of = row.reservations.iter().filter(|alloc| self.is_for_waiting(**alloc)).count();

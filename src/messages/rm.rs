@@ -1,6 +1,9 @@
 //! For `RmActor`: what partitions deliver, what doors hand in, and the numbered lines that streams carry out.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::SeqCst},
+};
 
 use actix::prelude::*;
 use tokio::sync::mpsc::UnboundedSender;
@@ -166,18 +169,49 @@ pub struct Heartbeat {
     pub permit: Option<Permit>,
 }
 
-/// What of a request is for no partition that the door knows. The rest goes to the partitions themselves.
+/// Requests that go by the resource manager's actor, as no partition was known for a part of them. One that comes after
+/// them goes the same way: by then there may be the partition, where it would be before them.
+#[derive(Clone, Debug, Default)]
+pub struct Forwarding(Arc<AtomicUsize>);
+
+impl Forwarding {
+    /// Any is.
+    pub fn any(&self) -> bool {
+        self.0.load(SeqCst) > 0
+    }
+
+    /// One more is.
+    pub fn one(&self) -> Ahead {
+        self.0.fetch_add(1, SeqCst);
+        Ahead(self.clone())
+    }
+}
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+pub struct Ahead(Forwarding);
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, SeqCst);
+    }
+}
+
+/// A request of which a part is for no partition that the door knows, or its rejections alone. The rest goes to the
+/// partitions themselves.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Submit {
     /// Session in which the door took the credits.
     pub epoch: u64,
-    /// Commands by partition.
+    /// Commands by partition: all of the request, or none.
     pub parts: Vec<Part>,
     /// Rejections that the door found: answered before the partitions do.
     pub rejected: Vec<Callback>,
     /// Credits of the request.
     pub permit: Option<Permit>,
+    /// Holds requests that come after it to the same way; none with rejections alone.
+    pub ahead: Option<Ahead>,
 }
 
 /// Answers to questions.

@@ -16,7 +16,7 @@ use crate::{
         keys::Keys,
         partition::Commands,
         receipts::{Receipt, Receipts},
-        rm::{CarriedOut, Halt, Heartbeat, Part, Refusal, RefusalKind, RmState, Submit},
+        rm::{CarriedOut, Forwarding, Halt, Heartbeat, Part, Refusal, RefusalKind, RmState, Submit},
     },
     trace::{Point, Side},
 };
@@ -81,6 +81,8 @@ pub struct Shared {
     pub keys: Arc<Keys>,
     /// What goes in is recorded: a request is taken when it is.
     pub recorded: bool,
+    /// Its requests that are on their way to the resource manager's actor.
+    pub forwarding: Forwarding,
 }
 
 /// The way into a session that takes requests.
@@ -137,8 +139,9 @@ impl RmHandle {
         permit.traced(Some(span))
     }
 
-    /// Hands in a request whose credits were taken at the gate. When this returns, what is for a partition is in its
-    /// mailbox, before anything that is asked of it from then on.
+    /// Hands in a request whose credits were taken at the gate. When this returns, what is for partitions is in their
+    /// mailboxes, before anything that is asked of them from then on; a request for one that is not known goes by the
+    /// actor, which may be about to start it.
     ///
     /// # Errors
     /// The session ended since, or the server ends.
@@ -160,19 +163,23 @@ impl RmHandle {
             return Err(other_session(&self.id, view.state));
         }
         let of = |part: &Part| view.partitions.iter().find(|(internal, _)| *internal == part.partition);
-        let (known, unknown): (Vec<Part>, Vec<Part>) = parts.into_iter().partition(|part| of(part).is_some());
-        let alone = !unknown.is_empty() || !rejected.is_empty();
+        if !parts.is_empty() && (gate.shared.forwarding.any() || parts.iter().any(|part| of(part).is_none())) {
+            let ahead = Some(gate.shared.forwarding.one());
+            self.addr.do_send(Submit { epoch, parts, rejected, permit: Some(permit), ahead });
+            return Ok(());
+        }
         // A request of nothing has a number or a key all the same: that it was taken is recorded.
-        let nothing = known.is_empty() && !alone;
-        permit.in_parts(known.len() + usize::from(alone || nothing));
+        let nothing = parts.is_empty() && rejected.is_empty();
+        permit.in_parts(parts.len() + usize::from(nothing || !rejected.is_empty()));
         if nothing && permit.is_taken_once() {
             self.record_taken(gate, permit.clone());
         }
-        if alone {
+        if !rejected.is_empty() {
             // Answered before the partitions do.
-            self.addr.do_send(Submit { epoch, parts: unknown, rejected, permit: Some(permit.clone()) });
+            let permit = Some(permit.clone());
+            self.addr.do_send(Submit { epoch, parts: Vec::new(), rejected, permit, ahead: None });
         }
-        for part in known {
+        for part in parts {
             if let Some((_, partition)) = of(&part) {
                 partition.do_send(Commands { epoch, commands: vec![part.command], permit: Some(permit.clone()) });
             }

@@ -29,7 +29,7 @@ use crate::{
         partition::{PartitionSetup, StopPartition},
         receipts::Receipts,
         recorded::{Outlet, Recorded},
-        rm::{ClosingKind, Predicates, Refusal, RefusalKind, RmState, ToStream, Unregister, VOLUNTARY},
+        rm::{ClosingKind, Forwarding, Predicates, Refusal, RefusalKind, RmState, ToStream, Unregister, VOLUNTARY},
     },
     store::files,
 };
@@ -299,6 +299,7 @@ impl RmActor {
             types: Arc::default(),
             // A session that is taken up from a log goes on after the last number in it.
             receipts: Receipts::after(0),
+            forwarding: Forwarding::default(),
             keys: Arc::default(),
             partitions: Vec::new(),
             buffer: Buffer::default(),

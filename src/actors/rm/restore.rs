@@ -35,7 +35,7 @@ use crate::{
         partition::{Configure, Signs, StopPartition},
         receipts::Receipts,
         recorded::{Outlet, Recorded, Replica},
-        rm::{Predicates, RmState},
+        rm::{Forwarding, Predicates, RmState},
     },
     store::log::Home,
 };
@@ -209,6 +209,7 @@ impl RmActor {
             budget,
             types,
             receipts,
+            forwarding: Forwarding::default(),
             keys: Keys::after(keys.at(self.clock.now())),
             partitions: Vec::new(),
             buffer,

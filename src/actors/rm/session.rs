@@ -33,7 +33,7 @@ use crate::{
         partition::{Commands, OnTheirWay, ResendUnconfirmed, Signs, Wake},
         receipts::Receipts,
         recorded::Outlet,
-        rm::{Kind, Payload, Predicates, Refusal},
+        rm::{Forwarding, Kind, Payload, Predicates, Refusal},
     },
 };
 
@@ -61,6 +61,8 @@ pub struct Session {
     pub types: Arc<Types>,
     /// Its numbered requests.
     pub receipts: Arc<Receipts>,
+    /// Its requests that are on their way to the actor.
+    pub forwarding: Forwarding,
     /// The keys of its requests.
     pub keys: Arc<Keys>,
     /// Partitions in the order of the configuration.
@@ -122,6 +124,7 @@ impl Session {
             receipts: self.receipts.clone(),
             keys: self.keys.clone(),
             recorded,
+            forwarding: self.forwarding.clone(),
         }
     }
 

@@ -29,18 +29,25 @@ impl RmActor {
         let now = self.clock.now();
         let Some(session) = self.session.as_mut().filter(|session| session.epoch == msg.epoch) else { return };
         let mut rejected = vec![(None, msg.rejected)];
+        let mut known = Vec::new();
         for part in msg.parts {
-            let Some(partition) = session.partition(&part.partition) else {
-                let name = part.partition.clone();
-                let callbacks = unknown::reject(part);
-                if let Some(metrics) = &self.topology.metrics {
-                    unknown::count(&callbacks, metrics);
-                }
-                rejected.push((Some(name), callbacks));
+            if let Some(partition) = session.partition(&part.partition) {
+                known.push((partition.commands.clone(), part.command));
                 continue;
-            };
-            let commands = Commands { epoch: msg.epoch, commands: vec![part.command], permit: msg.permit.clone() };
-            partition.commands.do_send(commands);
+            }
+            let name = part.partition.clone();
+            let callbacks = unknown::reject(part);
+            if let Some(metrics) = &self.topology.metrics {
+                unknown::count(&callbacks, metrics);
+            }
+            rejected.push((Some(name), callbacks));
+        }
+        let is_answered_here = rejected.len() > 1 || !rejected[0].1.is_empty();
+        if let (Some(_), Some(permit)) = (&msg.ahead, &msg.permit) {
+            permit.in_parts(known.len() + usize::from(is_answered_here));
+        }
+        for (partition, command) in known {
+            partition.do_send(Commands { epoch: msg.epoch, commands: vec![command], permit: msg.permit.clone() });
         }
         for (partition, callbacks) in rejected {
             session.budget.made(callbacks.len());
@@ -56,7 +63,8 @@ impl RmActor {
                 log.wait(session.epoch, session.buffer.last(), None, Vec::new());
             }
         }
-        if let (Some(log), Some(permit)) = (&mut self.log, msg.permit) {
+        // What is for a partition it records itself.
+        if let (Some(log), Some(permit)) = (&mut self.log, msg.permit.filter(|_| is_answered_here)) {
             log.taken(vec![permit], session.epoch, session.buffer.last(), now);
         }
         self.commit(ctx);

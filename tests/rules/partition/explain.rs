@@ -77,6 +77,31 @@ fn users_hold_back() {
     assert!(matches!(&found[..], [Why::UserApps(refusal)] if refusal.applications == 1), "{found:?}");
 }
 
+// The first in order is no older than one of lower priority; and an ask that is named is told of itself.
+#[test]
+fn the_age_is_that_of_the_oldest_and_a_named_ask_has_its_own() {
+    let mut env = Env::calm(CONFIG);
+    env.node("n1", 10);
+    app(&mut env, "a", "root.wide", "u");
+    env.ask(vec![Ask::new("a", "old", 30), Ask::new("a", "old2", 30)]);
+    let began = env.now;
+    env.pass(60);
+    env.ask(vec![Ask::new("a", "new", 30).priority(5)]);
+    let ix = env.partition.app_by_id["a"];
+    let key = |waiting: &Waiting| env.partition.allocs[waiting.first].spec.key.to_string();
+    let all = Explainer::new(&env.partition).application(ix, env.now);
+    let told: Vec<_> = all.iter().map(|waiting| (key(waiting), waiting.asks)).collect();
+    assert_eq!(told, [("new".to_owned(), 3)]);
+    assert!(all[0].since <= began, "{:?} {began:?}", all[0].since);
+    for (name, created) in [("old2", began), ("new", env.now)] {
+        let waiting = Explainer::new(&env.partition).ask(ix, name, env.now).expect("it waits");
+        let own = env.partition.by_key(ix, name).expect("a row");
+        assert_eq!((key(&waiting), waiting.asks), (name.to_owned(), 3));
+        assert!(waiting.since <= created && waiting.since.plus(Nanos::from_secs(5)) > created, "{name}");
+        assert_eq!(waiting.log.len(), env.partition.allocs[own].log.len());
+    }
+}
+
 // R5.27: each node counts once, for the first thing that is wrong with it; R5.42: a required node that is not there.
 #[test]
 fn nodes_hold_back() {

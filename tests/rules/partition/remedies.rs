@@ -1,7 +1,12 @@
 //! What would place a waiting ask: each suggestion, applied, places it; and where none is made, no change of one setting
 //! would have.
 
-use std::{cell::RefCell, collections::BTreeMap, fmt::Write as _, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    fmt::Write as _,
+    sync::Arc,
+};
 
 use callboard::{
     config::{self, LoadedConfig},
@@ -323,6 +328,39 @@ impl World {
         }
         Some((config, env))
     }
+}
+
+#[test]
+fn the_look_for_what_could_leave_ends_when_it_has_to() {
+    let text = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: q}]}]}]";
+    let mut env = Env::calm(text).alone();
+    for node in ["n1", "n2"] {
+        env.node(node, 1_000);
+    }
+    env.app("a", "root.q");
+    env.app("b", "root.q");
+    env.ask((0..2_000).map(|n| Ask::new("a", &format!("a{n}"), 1)).collect());
+    env.ask(vec![Ask::new("b", "large", 900)]);
+    let app = env.partition.app_by_id["b"];
+    let waiting = Explainer::new(&env.partition).application(app, env.now).remove(0);
+    let config = config::load(text).expect("valid");
+    let edit = |edits: &[Edit]| config.edited("default", edits).map(|edited| edited.conf);
+    let looks = Cell::new(0);
+    let stop = || {
+        looks.set(looks.get() + 1);
+        looks.get() > 500
+    };
+    let advice = env.partition.remedies(app, &waiting, env.now, &edit, Bounds { decisions: 100_000, stop: &stop });
+    assert!(!advice.complete, "{} looks", looks.get());
+    // With all the time that it takes it is found on the first node, and the other cannot be better.
+    looks.set(i32::MIN);
+    let advice = env.partition.remedies(app, &waiting, env.now, &edit, Bounds { decisions: 100_000, stop: &stop });
+    let freed = advice.remedies.iter().find_map(|remedy| match &remedy.change {
+        Change::Free { node, allocations, .. } => Some((&**node, allocations.len())),
+        _ => None,
+    });
+    assert!(advice.complete);
+    assert_eq!(freed, Some(("n1", 900)));
 }
 
 #[test]

@@ -4,7 +4,9 @@
 use std::{
     collections::BTreeMap,
     hash::{DefaultHasher, Hash as _, Hasher as _},
+    iter::successors,
     mem,
+    ops::Bound,
     sync::Arc,
 };
 
@@ -202,6 +204,13 @@ pub struct Waiting {
     pub log: Vec<LogEntry>,
 }
 
+/// What the scheduler noted of an ask, by last occurrence.
+fn notes(ask: &Alloc) -> Vec<LogEntry> {
+    let mut log = ask.log.clone();
+    log.sort_by_key(|entry| entry.last);
+    log
+}
+
 /// Groups that wait for the same as one: where the shim is asked about each ask, each is a group of its own to the scheduler.
 fn joined(all: impl Iterator<Item = Waiting>) -> Vec<Waiting> {
     let mut found: Vec<Waiting> = Vec::new();
@@ -275,8 +284,8 @@ impl<'a> Explainer<'a> {
         Explainer { sizes: 0, tries: 0, ..Explainer::new(partition) }
     }
 
-    /// Why one ask of an application waits, with those that wait for the same; `None` where it does not wait, or there is no
-    /// such ask. `now` is the time.
+    /// Why one ask of an application waits, with the number of those that wait for the same; `None` where it does not wait, or
+    /// there is no such ask. It stands for the first, with its own log and age. `now` is the time.
     pub fn ask(&mut self, app: AppIx, key: &str, now: Nanos) -> Option<Waiting> {
         let partition = self.partition;
         let row = partition.apps.get(app)?;
@@ -291,7 +300,9 @@ impl<'a> Explainer<'a> {
         let preempting = all.get(&key).cloned().unwrap_or_default();
         let has_preempted = preempting.iter().any(|(_, other, _)| *other == alloc);
         let (those, others) = self.of_group(app, (&key, group), preempting, whole.as_ref());
-        (if has_preempted { those } else { others }).map(|(_, waiting)| waiting)
+        let (_, waiting) = (if has_preempted { those } else { others })?;
+        let ask = &partition.allocs[alloc];
+        Some(Waiting { first: alloc, since: ask.created, log: notes(ask), ..waiting })
     }
 
     /// What of an application waits, and why: first what comes first in its order. `now` is the time.
@@ -342,7 +353,7 @@ impl<'a> Explainer<'a> {
             },
             _ => return None,
         };
-        Some((partition.ask_order(alloc), self.waiting(alloc, 1, why)))
+        Some((partition.ask_order(alloc), self.waiting(alloc, (1, row.created), why)))
     }
 
     /// The asks of a group that have preempted, and the others. `whole`: what holds back the application.
@@ -353,15 +364,25 @@ impl<'a> Explainer<'a> {
         preempting: Vec<Preempting>,
         whole: Option<&Why>,
     ) -> (Option<Ordered>, Option<Ordered>) {
-        let number = preempting.len();
-        let mut others = group.asks.iter().map(|(order, alloc)| (*order, *alloc));
-        let first = others.find(|(_, alloc)| preempting.iter().all(|(_, other, _)| other != alloc));
-        let first = first.map(|(order, alloc)| {
+        let others = group.asks.len() as u64 - preempting.len() as u64;
+        let next = |from: Bound<AskOrder>| {
+            let mut asks = group.asks.range((from, Bound::Unbounded)).map(|(order, alloc)| (*order, *alloc));
+            asks.find(|(_, alloc)| preempting.iter().all(|(_, other, _)| other != alloc))
+        };
+        let first = next(Bound::Unbounded).map(|first| {
+            // The first of each priority is the oldest of it.
+            let of_each = successors(Some(first), |(order, _)| {
+                next(Bound::Excluded(AskOrder { created: Nanos(i64::MAX), seq: u64::MAX, ..*order }))
+            });
+            let since = of_each.map(|(order, _)| order.created).min().unwrap_or_default();
+            let (order, alloc) = first;
             let why = whole.cloned().unwrap_or_else(|| self.group_waits(app, key, alloc));
-            (order, self.waiting(alloc, (group.asks.len() - number) as u64, why))
+            (order, self.waiting(alloc, (others, since), why))
         });
+        let since = preempting.iter().map(|(order, ..)| order.created).min().unwrap_or_default();
+        let those = (preempting.len() as u64, since);
         let preempting = preempting.into_iter().min_by_key(|(order, ..)| *order);
-        (preempting.map(|(order, alloc, why)| (order, self.waiting(alloc, number as u64, why))), first)
+        (preempting.map(|(order, alloc, why)| (order, self.waiting(alloc, those, why))), first)
     }
 
     /// The asks of an application for which others have to go, by group. Limits of queues may be used up by just those.
@@ -382,7 +403,8 @@ impl<'a> Explainer<'a> {
         found
     }
 
-    fn waiting(&self, first: AllocIx, asks: u64, why: Why) -> Waiting {
+    /// With the number of the asks, and when the oldest of them was created.
+    fn waiting(&self, first: AllocIx, (asks, since): (u64, Nanos), why: Why) -> Waiting {
         let row = &self.partition.allocs[first];
         let key = self.partition.group_key(first);
         let whole = match &why {
@@ -391,8 +413,6 @@ impl<'a> Explainer<'a> {
             _ => false,
         };
         let wanted = if whole { Arc::new(self.partition.gang_total(row.app)) } else { row.resource.clone() };
-        let mut log = row.log.clone();
-        log.sort_by_key(|entry| entry.last);
         Waiting {
             asks,
             first,
@@ -400,10 +420,10 @@ impl<'a> Explainer<'a> {
             wanted,
             placeholder: row.is_placeholder(),
             task_group: row.spec.task_group.clone(),
-            since: row.created,
+            since,
             why,
             asked: if self.partition.ask_shim { self.partition.questions.number() } else { 0 },
-            log,
+            log: notes(row),
         }
     }
 

@@ -1,7 +1,13 @@
 //! API section 3, SEEDS S1 and S2.
 
 use super::*;
-use crate::messages::rm::{ClosingKind, Part, RefusalKind, Shutdown, Submit, Unregister};
+use crate::{
+    actors::rm::{handle::RmView, reconfigure::Reconfigure},
+    messages::{
+        budget::Permit,
+        rm::{ClosingKind, Part, RefusalKind, Shutdown, Submit, Unregister},
+    },
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -67,6 +73,49 @@ async fn callbacks_of_a_paused_session_are_buffered_and_requests_accepted() {
 }
 
 #[actix::test]
+async fn what_waits_for_the_actor_is_not_overtaken_by_what_comes_after_it() {
+    let env = Env::registered(&[]).await;
+    let before = Arc::new(RmView::clone(&env.rm().view.load()));
+    let gate = env.rm().gate("NodeRequest").expect("registered");
+    let text = "partitions: [{name: default, queues: [{name: root}]}, {name: gpu, queues: [{name: root}]}]";
+    let reconfigure = Reconfigure {
+        config: Arc::new(config::load(text).expect("valid")),
+        default_config: false,
+        only_default: false,
+        policy_group: "".into(),
+        extra: None,
+        tenant: false,
+        epoch: None,
+    };
+    env.rm().addr.send(reconfigure).await.expect("alive").expect("taken");
+    env.told();
+    let submit = |number: u64, partitions: &[&str], rejected: usize| {
+        let part = |partition: &&str| Part { partition: (*partition).into(), command: Command::Unanswered(number) };
+        let rejected =
+            (0..rejected).map(|n| Callback::RejectedNode { node: format!("n{n}").into(), reason: "bad".into() });
+        let receipt = gate.shared.receipts.take(number, 1);
+        let permit = gate.shared.budget.take(1).expect("room").with(receipt);
+        let kept = permit.clone();
+        env.rm().submit(&gate, partitions.iter().map(part).collect(), rejected.collect(), permit).expect("taken");
+        kept
+    };
+    // A door that looked before the new configuration held, and one that looks after it.
+    let after = env.rm().view.swap(before);
+    let first = submit(1, &["[rm-1]default", "[rm-1]gpu"], 1);
+    env.rm().view.store(after);
+    let second = submit(2, &["[rm-1]gpu"], 0);
+    env.settle().await;
+    let third = submit(3, &["[rm-1]gpu"], 0);
+    env.settle().await;
+    let told = env.told();
+    let of = |partition: &str| told.iter().filter(|line| line.contains(partition)).cloned().collect::<Vec<_>>();
+    assert_eq!(of("gpu"), ["[rm-1]gpu#1 unanswered 1", "[rm-1]gpu#1 unanswered 2", "[rm-1]gpu#1 unanswered 3"]);
+    assert_eq!(of("default"), ["[rm-1]default#1 unanswered 1"]);
+    // Taken when both partitions and the actor, which answered the rejection, have recorded it.
+    assert_eq!([&first, &second, &third].map(Permit::request), [Some((1, 3)), Some((2, 1)), Some((3, 1))]);
+}
+
+#[actix::test]
 async fn registering_again_drops_everything_of_the_old_session() {
     // R1.8, SEEDS S1
     let env = Env::registered(&[]).await;
@@ -80,7 +129,7 @@ async fn registering_again_drops_everything_of_the_old_session() {
     env.deliver_of(1, vec![node(7)]).await;
     old.handed(1).await;
     let rejected = vec![Callback::RejectedNode { node: "n8".into(), reason: "late".into() }];
-    env.rm().addr.send(Submit { epoch: 1, parts: vec![], rejected, permit: None }).await.expect("alive");
+    env.rm().addr.send(Submit { epoch: 1, parts: vec![], rejected, permit: None, ahead: None }).await.expect("alive");
     let info = env.info().await;
     assert_eq!((info.epoch, info.last_sequence, info.buffered), (2, 0, 0));
     old.lose().await;

@@ -302,8 +302,7 @@ fn waiting(view: &View, app: AppIx, ask: Option<&str>, at: Nanos) -> Vec<Waiting
     let partition = view.partition();
     let mut explainer = Explainer::new(partition);
     let Some(key) = ask else { return explainer.application(app, at) };
-    let one = explainer.ask(app, key, at).zip(partition.by_key(app, key));
-    one.into_iter().map(|(waiting, first)| Waiting { first, ..waiting }).collect()
+    explainer.ask(app, key, at).into_iter().collect()
 }
 
 fn advice(view: &View, app: AppIx, waiting: &Waiting, wanted: &Wanted<'_>, at: Nanos) -> Option<AdviceView> {

@@ -349,27 +349,46 @@ fn who_may_preempt_as_soon_as_it_waits_for_nodes_does_so() {
 
 #[test]
 fn asks_in_vain_of_one_queue_leave_others_their_attempts() {
-    // R7.3: each search of root.ax looks at thousands of allocations, of which none may go together for so much.
+    // R7.3: each search of root.ax and root.ay looks at thousands of allocations, of which none may go together for so much.
     let leaf = |name: &str| {
         format!("{{name: {name}, resources: {{guaranteed: {{memory: 1000}}}}, properties: {{preemption.delay: 1s}}}}")
     };
     let queues = format!(
-        "{}, {}, {{name: off, properties: {{preemption.policy: disabled}}}}, {{name: best}}",
+        "{}, {}, {}, {{name: off, properties: {{preemption.policy: disabled}}}}, {{name: best}}",
         leaf("ax"),
-        leaf("y")
+        leaf("ay"),
+        leaf("z")
     );
     let mut env = Env::calm(&tree(&queues)).alone();
-    for (app, queue) in [("off", "root.off"), ("best", "root.best"), ("ax", "root.ax"), ("y", "root.y")] {
-        env.app(app, queue);
+    for app in ["off", "best", "ax", "ay", "z"] {
+        env.app(app, &format!("root.{app}"));
     }
     for n in 0..300 {
         env.node(&format!("n{n}"), 50);
         env.ask(vec![Ask::new("off", &format!("o{n}"), 30).on(&format!("n{n}"))]);
         env.ask((0..20).map(|k| Ask::new("best", &format!("b{n}-{k}"), 1).on(&format!("n{n}")).preempts()).collect());
     }
-    env.ask((0..1500).map(|n| Ask::new("ax", &format!("a{n}"), 30).preempts()).collect());
+    for app in ["ax", "ay"] {
+        env.ask((0..1500).map(|n| Ask::new(app, &format!("{app}{n}"), 30).preempts()).collect());
+    }
     env.heard();
-    env.ask(vec![Ask::new("y", "y1", 1).preempts()]);
+    env.ask(vec![Ask::new("z", "z1", 1).preempts()]);
     env.pass(3);
-    assert!(env.heard().iter().any(|text| text.starts_with("released b")), "y1 had an attempt");
+    assert!(env.heard().iter().any(|text| text.starts_with("released b")), "z1 had an attempt");
+}
+
+#[test]
+fn asks_in_vain_of_one_application_leave_others_of_its_queue_their_attempts() {
+    // R7.3: those of app-a and app-a1 are larger than the guarantee, and so many that some may try in every cycle.
+    let mut env = full(A_AND_B).alone();
+    for app in ["app-a1", "app-a2"] {
+        env.app(app, "root.a");
+    }
+    for app in ["app-a", "app-a1"] {
+        env.ask((0..1600).map(|n| Ask::new(app, &format!("{app}-{n}"), 60).preempts()).collect());
+    }
+    env.ask(vec![Ask::new("app-a2", "k1", 20).preempts()]);
+    env.heard();
+    env.pass(3);
+    assert_eq!(env.heard(), ["released v4 Preempted"]);
 }

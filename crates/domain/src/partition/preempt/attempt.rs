@@ -39,10 +39,21 @@ pub(crate) struct Search {
     pub(super) cursor: Option<(Kind, u64, Harm)>,
     /// Kind of the last search where queues were short, with all possible victims in order.
     pub(super) pool: Option<(Kind, std::sync::Arc<Vec<AllocIx>>)>,
-    /// Leaves that had no search in the cycle before, as others had used up what all may look at: in this one they alone search.
+    /// Leaves that had no search before, as others had used up what all may look at: they alone search, until each had one.
     first: BTreeSet<QueueIx>,
-    /// The same of this cycle.
+    /// Leaves that had to wait in this cycle.
     denied: BTreeSet<QueueIx>,
+    /// Applications that had no attempt before, as others of their leaf had used them up: they alone try there, until each did.
+    first_apps: BTreeSet<(QueueIx, AppIx)>,
+    /// Applications that had to wait in this cycle.
+    denied_apps: BTreeSet<(QueueIx, AppIx)>,
+    /// Applications that tried in this cycle.
+    tried: BTreeSet<AppIx>,
+}
+
+/// Who comes first in the next cycle: those who waited for their turn and wait still; where there are none, all that wait.
+fn next_turn<T: Ord>(first: &BTreeSet<T>, denied: BTreeSet<T>) -> BTreeSet<T> {
+    if first.is_disjoint(&denied) { denied } else { denied.into_iter().filter(|one| first.contains(one)).collect() }
 }
 
 /// Searches of one kind differ in nothing that rules nodes or victims out.
@@ -103,7 +114,7 @@ impl Partition {
                 // One of them tries for all.
                 Some(cx.now.plus(AGAIN))
             } else {
-                self.must_wait(queue, cx.now)
+                self.must_wait(queue, app, cx.now)
             };
             if on.is_some() {
                 if made < BATCH && !limited && self.queues[queue].attempts.1 >= ATTEMPTS {
@@ -117,6 +128,7 @@ impl Partition {
             }
             (last, last_tried) = (Some(*order), true);
             self.allocs[*alloc].preemption_tried = cx.now;
+            self.search.tried.insert(app);
             match self.try_preempt(*alloc, hold, cx) {
                 Tried::Done => made += 1,
                 Tried::Asked => asked = true,
@@ -147,8 +159,14 @@ impl Partition {
     }
 
     /// The bounds of the present cycle are reached: when asks of the leaf may try again.
-    fn must_wait(&mut self, leaf: QueueIx, now: Nanos) -> Option<Nanos> {
-        if self.are_attempts_used_up(leaf, now) {
+    fn must_wait(&mut self, leaf: QueueIx, app: AppIx, now: Nanos) -> Option<Nanos> {
+        let used_up = self.are_attempts_used_up(leaf, now);
+        let mut first = self.search.first_apps.range((leaf, AppIx(0))..=(leaf, AppIx(u32::MAX))).peekable();
+        let others = first.peek().is_some() && !self.search.first_apps.contains(&(leaf, app));
+        if used_up || others {
+            if !self.search.tried.contains(&app) {
+                self.search.denied_apps.insert((leaf, app));
+            }
             return Some(self.queues[leaf].attempts.0.plus(CYCLE));
         }
         let others = !self.search.first.is_empty() && !self.search.first.contains(&leaf);
@@ -174,8 +192,10 @@ impl Partition {
         if cycles >= 1 {
             let paid = VISITS.saturating_mul(cycles.unsigned_abs());
             let visits = self.search.visits.saturating_sub(paid);
-            let first = std::mem::take(&mut self.search.denied);
-            self.search = Search { began: now, visits, first, ..Search::default() };
+            let before = std::mem::take(&mut self.search);
+            let first = next_turn(&before.first, before.denied);
+            let first_apps = next_turn(&before.first_apps, before.denied_apps);
+            self.search = Search { began: now, visits, first, first_apps, ..Search::default() };
         }
         let began = self.search.began;
         let attempts = &mut self.queues[leaf].attempts;
@@ -206,4 +226,4 @@ impl Partition {
     }
 }
 
-list!(Search { began, visits, cursor, pool, first, denied });
+list!(Search { began, visits, cursor, pool, first, denied, first_apps, denied_apps, tried });

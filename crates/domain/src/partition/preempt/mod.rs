@@ -58,7 +58,7 @@ use crate::{
 };
 
 /// Types of `need` with what `have` lacks of them.
-fn gap(need: &Resource, have: &Resource) -> Resource {
+pub(super) fn gap(need: &Resource, have: &Resource) -> Resource {
     let mut gap = Resource::new();
     for (kind, amount) in need.iter() {
         let missing = amount - have.amount(kind);
@@ -87,7 +87,7 @@ fn helps(gap: &Resource, freed: &Resource) -> bool {
 }
 
 /// Only the types of which something is wanted (R7.25: a type of amount 0 counts for nothing).
-fn wanted(resource: &Resource) -> Resource {
+pub(super) fn wanted(resource: &Resource) -> Resource {
     let mut need = Resource::new();
     for (kind, amount) in resource.iter().filter(|(_, amount)| *amount > 0) {
         need.set(kind.clone(), amount);

@@ -6,6 +6,7 @@ use super::{Change, Search, largest};
 use crate::{
     alloc::Phase,
     node::Node,
+    partition::preempt::{gap, wanted},
     resources::Resource,
     types::{AllocIx, NodeIx},
 };
@@ -74,16 +75,28 @@ impl Search<'_> {
         let [ask] = self.asks[..] else { return };
         let partition = self.partition;
         let required = &partition.allocs[ask].spec.required_node;
-        let mut found: Vec<(f64, NodeIx, Vec<AllocIx>, Resource)> = Vec::new();
-        for ix in partition.node_by_id.values().copied() {
-            let node = &partition.nodes[ix];
-            let wanted = required.as_ref().is_none_or(|required| required == node.id());
+        let need = wanted(&self.each);
+        let candidate = |ix: &NodeIx| {
+            let node = &partition.nodes[*ix];
+            let named = required.as_ref().is_none_or(|required| required == node.id());
             // What requires a node runs there though it is drained.
             let open = required.is_some() || node.schedulable();
-            if !wanted || !open || !node.capacity.fits(&self.each) || node.available.fits(&self.each) {
-                continue;
+            let too_full = node.capacity.fits(&self.each) && !node.available.fits(&self.each);
+            (named && open && too_full).then(|| (partition.share(&gap(&need, &node.available)), *ix))
+        };
+        let mut short: Vec<(f64, NodeIx)> = partition.node_by_id.values().filter_map(candidate).collect();
+        short.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut found: Vec<(f64, NodeIx, Vec<AllocIx>, Resource)> = Vec::new();
+        for (lacking, ix) in short {
+            if found.len() == FREED && found.last().is_some_and(|(most, ..)| lacking >= *most) {
+                // At least what it lacks has to leave a node, and less does elsewhere.
+                break;
             }
-            if let Some((leaving, freed)) = self.least_of(node) {
+            if (self.bounds.stop)() {
+                self.cut = true;
+                break;
+            }
+            if let Some((leaving, freed)) = self.least_of(&partition.nodes[ix]) {
                 found.push((partition.share(&freed), ix, leaving, freed));
                 found.sort_by(|a, b| a.0.total_cmp(&b.0));
                 found.truncate(FREED);
@@ -103,7 +116,8 @@ impl Search<'_> {
     }
 
     /// The least that has to leave a node for the ask to fit: the smallest allocation that is enough, else the largest first.
-    fn least_of(&self, node: &Node) -> Option<(Vec<AllocIx>, Resource)> {
+    /// `None`: it does not fit whatever leaves, or there is no time to find that out.
+    fn least_of(&mut self, node: &Node) -> Option<(Vec<AllocIx>, Resource)> {
         let partition = self.partition;
         let mut left: Vec<AllocIx> = node
             .allocs
@@ -120,10 +134,15 @@ impl Search<'_> {
             if room.fits(&self.each) {
                 return Some((leaving, freed));
             }
+            if (self.bounds.stop)() {
+                self.cut = true;
+                return None;
+            }
             let missing = |alloc: AllocIx| {
                 let with = room.plus(&partition.allocs[alloc].resource);
-                let gap = |(kind, amount): (_, i128)| (amount - with.amount(kind)).max(0) as f64 / amount.max(1) as f64;
-                self.each.iter().map(gap).sum::<f64>()
+                let part =
+                    |(kind, amount): (_, i128)| (amount - with.amount(kind)).max(0) as f64 / amount.max(1) as f64;
+                self.each.iter().map(part).sum::<f64>()
             };
             // What leaves the smallest gap; among those that close it, the smallest.
             let size = |alloc: AllocIx| partition.share(&partition.allocs[alloc].resource);

@@ -299,6 +299,15 @@ impl Buffer {
         credits
     }
 
+    /// Bounds with room for what waits besides, which may have come under wider ones.
+    pub fn widened(&self, bounds: Bounds) -> Bounds {
+        if self.waiting.fits(bounds) {
+            return bounds;
+        }
+        let Size { entries, bytes } = self.waiting;
+        Size { entries: bounds.entries.saturating_add(entries), bytes: bounds.bytes.saturating_add(bytes) }
+    }
+
     /// Drops what was handed out, oldest first, until the bounds hold; false where they cannot.
     pub fn trim(&mut self, bounds: Bounds) -> bool {
         while !self.kept.fits(bounds) {

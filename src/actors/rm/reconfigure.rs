@@ -172,7 +172,7 @@ impl RmActor {
             session.extra = extra;
             let default = self.topology.reserves();
             let before = (session.settings.all_container_states, session.reserves(default));
-            session.settings = settings;
+            session.settings = settings.after(&session.settings);
             let (all, reserves) = (session.settings.all_container_states, session.reserves(default));
             if all != before.0 {
                 session.command_all(|| Command::ContainerStates(all));

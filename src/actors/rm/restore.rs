@@ -191,6 +191,8 @@ impl RmActor {
             ..
         } = replayed;
         let asked = |number| record::asks_of(number).unwrap_or_default();
+        // They may have been lowered since it registered.
+        let settings = RmSettings { bounds: buffer.widened(settings.bounds), ..settings };
         let budget = Budget::new(settings.inward, settings.outward);
         budget.made(buffer.undelivered());
         // Nothing is placed until the shim is there again.

@@ -21,6 +21,7 @@ use crate::{
     config::LoadedConfig,
     domain::{
         command::{Command, PredicateAnswer, PredicateTerms},
+        duration,
         effect::Question,
         resources::Types,
         turns::Turns,
@@ -273,8 +274,12 @@ impl Session {
     /// Settings that are in force since it began, whatever was set later.
     pub fn at_registration(&self, sync: LogSync) -> BTreeMap<&'static str, String> {
         let [inward, outward] = self.budget.whole();
+        let RmSettings { bounds, grace, .. } = &self.settings;
         BTreeMap::from([
             ("log.sync", sync.to_string()),
+            ("rm.bufferedBytes", bounds.bytes.to_string()),
+            ("rm.bufferedCallbacks", bounds.entries.to_string()),
+            ("rm.gracePeriod", duration::format(Nanos(i64::try_from(grace.as_nanos()).unwrap_or(i64::MAX)))),
             ("rm.itemsInFlight", inward.to_string()),
             ("rm.undeliveredCallbacks", outward.to_string()),
         ])

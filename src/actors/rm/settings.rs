@@ -11,11 +11,11 @@ use crate::{
 /// Settings of one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RmSettings {
-    /// `rm.gracePeriod`: how long a registered resource manager counts as Running without any stream.
+    /// `rm.gracePeriod`: how long a registered resource manager counts as Running without any stream; read at registration.
     pub grace: Duration,
     /// `rm.pauseTimeout`: how long it may stay Paused before it is Stopped.
     pub pause: Duration,
-    /// `rm.bufferedCallbacks` and `rm.bufferedBytes`.
+    /// `rm.bufferedCallbacks` and `rm.bufferedBytes`; read at registration, as what waits by then may be more.
     pub bounds: Bounds,
     /// `rm.itemsInFlight`: items of requests that may be on their way into the partitions; read at registration.
     pub inward: i64,
@@ -67,6 +67,12 @@ impl RmSettings {
             journal_events: known.journal_events,
             log_sync: known.rm.log_sync.and_then(|mode| mode.parse().ok()),
         })
+    }
+
+    /// These, with what was read at registration as it is.
+    pub fn after(self, present: &RmSettings) -> RmSettings {
+        let RmSettings { grace, bounds, inward, outward, log_sync, .. } = *present;
+        RmSettings { grace, bounds, inward, outward, log_sync, ..self }
     }
 }
 

@@ -16,7 +16,7 @@ use std::{
 use actix::prelude::*;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::handle::RmHandle;
+use super::{handle::RmHandle, reconfigure::Reconfigure, settings::RmSettings};
 use crate::{
     actors::{
         event::EventActor,
@@ -248,6 +248,19 @@ impl Env {
 
     async fn try_register(&self, registration: Registration) -> Result<u64, Refusals> {
         self.topology.register(registration).await.map(|registered| registered.epoch)
+    }
+
+    async fn reconfigure(&self, text: &str, extra: Option<(Arc<BTreeMap<String, String>>, RmSettings)>) {
+        let reconfigure = Reconfigure {
+            config: Arc::new(config::load(text).expect("valid")),
+            default_config: false,
+            only_default: false,
+            policy_group: "".into(),
+            extra,
+            tenant: false,
+            epoch: None,
+        };
+        self.rm().addr.send(reconfigure).await.expect("alive").expect("taken");
     }
 
     fn rm(&self) -> Arc<RmHandle> {

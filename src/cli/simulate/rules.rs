@@ -143,7 +143,7 @@ impl Rules {
         let report = &mut Report { at: internal, faults };
         shadow.steps += 1;
         shadow.before.clone_from(&shadow.states);
-        let placed = shadow.take_input(&step.input);
+        let placed = shadow.take_input(&step.input, step.at);
         shadow.take_effects(effects, &placed, report);
         for (app, key) in &placed {
             // Reported by the shim: it is there if it was not refused.
@@ -213,7 +213,7 @@ fn difference(
 
 impl Shadow {
     /// Takes note of what goes in; gives what the shim says is placed.
-    fn take_input(&mut self, input: &Input) -> Vec<(Arc<str>, Arc<str>)> {
+    fn take_input(&mut self, input: &Input, at: Nanos) -> Vec<(Arc<str>, Arc<str>)> {
         let mut placed = Vec::new();
         let Input::Apply(command) = input else { return placed };
         match command {
@@ -221,6 +221,11 @@ impl Shadow {
                 let there = allocations.iter().filter(|item| item.node.is_some() && item.spec.foreign.is_none());
                 placed.extend(there.map(|item| (item.app.clone(), item.spec.key.clone())));
                 for release in releases {
+                    let whole = release.key.is_empty() && self.told.keys().any(|(app, _)| *app == release.app);
+                    if let Some((AppState::Completing, since)) = self.states.get_mut(&release.app).filter(|_| whole) {
+                        // R4.23a: its time begins when the last of it goes.
+                        *since = at;
+                    }
                     let goes = |app: &Arc<str>, key: &Arc<str>| {
                         *app == release.app && (release.key.is_empty() || *key == release.key)
                     };

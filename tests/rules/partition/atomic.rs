@@ -136,6 +136,29 @@ fn a_release_that_makes_room_for_the_sum_wakes_it() {
 }
 
 #[test]
+fn gangs_that_fit_nowhere_leave_others_their_turn() {
+    // So many look in vain that no more may in the cycle, and there is news for them in every one.
+    let mut env = Env::new(&atomic()).alone();
+    env.node("n1", 100);
+    for n in 0..20 {
+        let id = format!("g{n:02}");
+        env.gang(&id, "root.a", 3_000, "Soft");
+        env.ask(placeholders(&id, &[10; 300]));
+    }
+    env.gang("small", "root.a", 20, "Soft");
+    env.ask(placeholders("small", &[10, 10]));
+    env.app("other", "root.b");
+    for n in 0..30 {
+        env.now = env.now.plus(Nanos::from_millis(50));
+        env.ask(vec![Ask::new("other", &format!("k{n}"), 1)]);
+        env.release("other", &format!("k{n}"), Termination::StoppedByRm);
+        env.apply(Command::Tick);
+        env.run();
+    }
+    assert_eq!(env.partition.placeholders, 2);
+}
+
+#[test]
 fn limits_hold_for_the_sum() {
     let yaml = atomic().replace("- name: a\n", "- name: a\n            resources: {max: {memory: 25}}\n");
     let mut env = Env::new(&yaml);

@@ -199,6 +199,24 @@ fn tags_set_what_they_carry() {
 }
 
 #[test]
+fn a_gang_that_runs_already_is_taken_whatever_its_queue_may_hold() {
+    // QUE-047, R3.28
+    let mut env = Env::calm(&text("[{name: q, resources: {max: {memory: 10}}}]", ""));
+    for (id, force) in [("new", "false"), ("recovered", "true")] {
+        let tags = BTreeMap::from([("application.create.force".to_owned(), force.to_owned())]);
+        let item = AddApplication {
+            id: id.into(),
+            queue: "root.q".into(),
+            placeholder_ask: Some(memory(20)),
+            tags: Arc::new(tags.into()),
+            ..env.by("alice")
+        };
+        env.add_app(item);
+        assert_eq!(env.partition.app_by_id.contains_key(id), force == "true", "{id}");
+    }
+}
+
+#[test]
 fn quotas_by_type() {
     // QUE-021, QUE-022, QUE-025, test ideas 54, 57, 59
     let with = |a: &str| {

@@ -119,3 +119,22 @@ fn a_gang_that_runs_does_not_fail_as_it_announced_another_sum() {
         assert!(env.partition.alloc("app-1", "r1").is_some_and(|row| row.is_allocated()), "{style}");
     }
 }
+
+#[test]
+fn a_release_of_what_went_before_is_confirmed() {
+    // R4.19, SEEDS S31: what went with its node, or by a time-out of the shim's own, is still known by its ask.
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 20);
+    env.node("n2", 20);
+    env.app("app-1", "root.a");
+    env.ask(vec![Ask::new("app-1", "k1", 10).on("n1"), Ask::new("app-1", "k2", 10).on("n2")]);
+    env.release("app-1", "k2", Termination::Timeout);
+    env.node_action("n1", NodeAction::Decommission, None);
+    env.heard();
+    for key in ["k1", "k2"] {
+        env.release("app-1", key, Termination::StoppedByRm);
+        assert_eq!(env.heard(), [format!("released {key} StoppedByRm")]);
+        env.release("app-1", key, Termination::StoppedByRm);
+        assert_eq!(env.heard(), NOTHING, "R4.26");
+    }
+}

@@ -191,19 +191,19 @@ pub static TABLE: &[Setting] = &[
         "20",
         "Users that have a metric of what they have, in each partition: those with the largest shares; 0: none",
     ),
-    strict(
+    at_registration(
         "rm.bufferedBytes",
         Form::Bytes(1),
         "256Mi",
         "Size of the callbacks that are kept for a shim that is away; more than 1Gi only by an operator",
     ),
-    strict(
+    at_registration(
         "rm.bufferedCallbacks",
         CREDITS,
         "1000000",
         "Callbacks that are kept for a shim that is away, beyond which the session ends; more than 10000000 only by an operator",
     ),
-    strict(
+    at_registration(
         "rm.gracePeriod",
         ABOVE_ZERO,
         "30s",

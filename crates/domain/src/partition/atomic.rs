@@ -70,8 +70,13 @@ impl Partition {
         if self.gang(app).any(|(_, alloc)| self.waits_for_turn(*alloc)) {
             return Ok(Outcome::Waits);
         }
+        if let Some(at) = self.gang_must_wait(app, cx.now) {
+            self.wake_at(app, at);
+            return Err(Hold::Nodes);
+        }
         let Some(found) = self.fit_gang(app) else {
             self.gang_waits = true;
+            self.gang_looked(app, self.gang(app).count());
             return Err(Hold::Nodes);
         };
         if self.ask_shim {

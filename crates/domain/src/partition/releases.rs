@@ -105,6 +105,8 @@ impl Partition {
                 if termination != Termination::Timeout {
                     self.ask_went(alloc, Detail::RequestCancel, cx);
                     self.forget(alloc);
+                    // Its shim does not know that it went before: with its node, or by a time-out (SEEDS S31).
+                    confirm(&item.app, [item.key.clone()], termination, ECHO, cx);
                 }
             }
             Phase::Allocated => self.release_allocated(alloc, item.termination, termination, cx),

@@ -314,3 +314,15 @@ fn to_resume_far_back_costs_little_more_than_its_lines() {
     assert_eq!(buffer.read(&mut cursor, None, 10).len(), 10);
     assert!(looked(&buffer) - before < 200, "{}", looked(&buffer) - before);
 }
+
+#[test]
+fn bounds_have_room_for_what_waits_already() {
+    let mut buffer = Buffer::default();
+    for _ in 0..12 {
+        buffer.push("p".into(), Payload::StateDump);
+    }
+    assert_eq!(buffer.widened(Bounds { entries: 1_000, bytes: 1 << 20 }), Bounds { entries: 1_000, bytes: 1 << 20 });
+    let narrow = Bounds { entries: 1, bytes: 1 };
+    assert!(!buffer.trim(narrow));
+    assert!(buffer.trim(buffer.widened(narrow)));
+}

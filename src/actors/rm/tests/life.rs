@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    actors::rm::{handle::RmView, reconfigure::Reconfigure},
+    actors::rm::{handle::RmView, settings::RmSettings},
     messages::{
         budget::Permit,
         rm::{ClosingKind, Part, RefusalKind, Shutdown, Submit, Unregister},
@@ -78,16 +78,7 @@ async fn what_waits_for_the_actor_is_not_overtaken_by_what_comes_after_it() {
     let before = Arc::new(RmView::clone(&env.rm().view.load()));
     let gate = env.rm().gate("NodeRequest").expect("registered");
     let text = "partitions: [{name: default, queues: [{name: root}]}, {name: gpu, queues: [{name: root}]}]";
-    let reconfigure = Reconfigure {
-        config: Arc::new(config::load(text).expect("valid")),
-        default_config: false,
-        only_default: false,
-        policy_group: "".into(),
-        extra: None,
-        tenant: false,
-        epoch: None,
-    };
-    env.rm().addr.send(reconfigure).await.expect("alive").expect("taken");
+    env.reconfigure(text, None).await;
     env.told();
     let submit = |number: u64, partitions: &[&str], rejected: usize| {
         let part = |partition: &&str| Part { partition: (*partition).into(), command: Command::Unanswered(number) };
@@ -181,6 +172,26 @@ async fn a_buffer_that_overflows_stops_the_session() {
     assert_eq!(env.state().await, RmState::Stopped);
     let why = env.info().await.history.last().map(|change| change.why.to_string());
     assert!(why.is_some_and(|why| why.starts_with("more than 10 callbacks")), "the reason is told");
+}
+
+#[actix::test]
+async fn bounds_that_are_lowered_hold_from_the_next_registration() {
+    let env = Env::registered(&[]).await;
+    env.nodes(11).await;
+    let extra = map(&[("rm.bufferedCallbacks", "10"), ("rm.gracePeriod", "1s"), ("rm.pauseTimeout", "7m")]);
+    let settings = RmSettings::read(&extra).expect("valid");
+    let text = "partitions: [{name: default, queues: [{name: root}]}, {name: gpu, queues: [{name: root}]}]";
+    env.reconfigure(text, Some((Arc::new(extra), settings))).await;
+    env.nodes(11).await;
+    assert_eq!(env.state().await, RmState::Running);
+    let listing = env.topology.directory.get();
+    let fixed = &listing.rms[0].at_registration;
+    let of = |key: &str| fixed.get(key).map(String::as_str);
+    assert_eq!(of("rm.bufferedCallbacks"), Some("1000000"));
+    assert_eq!((of("rm.gracePeriod"), of("rm.pauseTimeout")), (Some("30s"), None));
+    env.register("rm-1", &[("rm.bufferedCallbacks", "10")]).await;
+    env.nodes(11).await;
+    assert_eq!(env.state().await, RmState::Stopped);
 }
 
 #[actix::test]

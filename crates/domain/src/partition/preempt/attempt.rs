@@ -19,6 +19,9 @@ const ATTEMPTS: u32 = 10;
 /// Nodes and allocations that failed searches may look at in a cycle, all leaves together; one that looks at more is paid
 /// for by the cycles that follow. It keeps searches in vain below a few hundredths of the time.
 const VISITS: u64 = 50_000;
+/// Placeholders for which atomic gangs may look for nodes in vain in a cycle, all of them together; one that looks for more is
+/// paid for by the cycles that follow. It is a tenth of the time at most.
+const FITS: u64 = 2_000;
 /// Asks of a group that are told so where their leaf has no attempt left.
 const TOLD: usize = 100;
 /// Decisions of one step.
@@ -49,6 +52,14 @@ pub(crate) struct Search {
     denied_apps: BTreeSet<(QueueIx, AppIx)>,
     /// Applications that tried in this cycle.
     tried: BTreeSet<AppIx>,
+    /// For so many placeholders gangs looked for nodes in vain.
+    fits: u64,
+    /// Gangs that had no look before, as others had used up what all may do: they alone look, until each did.
+    first_gangs: BTreeSet<AppIx>,
+    /// Gangs that had to wait in this cycle.
+    denied_gangs: BTreeSet<AppIx>,
+    /// Gangs that looked in vain in this cycle.
+    gangs: BTreeSet<AppIx>,
 }
 
 /// Who comes first in the next cycle: those who waited for their turn and wait still; where there are none, all that wait.
@@ -186,23 +197,49 @@ impl Partition {
         }
     }
 
+    /// Gangs have looked for nodes so much in this cycle, or others come first: when this one may.
+    pub(in super::super) fn gang_must_wait(&mut self, app: AppIx, now: Nanos) -> Option<Nanos> {
+        self.begin_cycle(now);
+        let search = &mut self.search;
+        let others = !search.first_gangs.is_empty() && !search.first_gangs.contains(&app);
+        if !others && search.fits < FITS {
+            return None;
+        }
+        if !search.gangs.contains(&app) {
+            search.denied_gangs.insert(app);
+        }
+        Some(search.began.plus(CYCLE))
+    }
+
+    /// A gang looked for nodes for so many placeholders in vain.
+    pub(in super::super) fn gang_looked(&mut self, app: AppIx, placeholders: usize) {
+        self.search.fits += placeholders as u64;
+        self.search.gangs.insert(app);
+    }
+
     /// Begins a new cycle where the last is over; then says whether the leaf has no attempt left in it.
     fn are_attempts_used_up(&mut self, leaf: QueueIx, now: Nanos) -> bool {
-        let cycles = now.minus(self.search.began).0 / CYCLE.0;
-        if cycles >= 1 {
-            let paid = VISITS.saturating_mul(cycles.unsigned_abs());
-            let visits = self.search.visits.saturating_sub(paid);
-            let before = std::mem::take(&mut self.search);
-            let first = next_turn(&before.first, before.denied);
-            let first_apps = next_turn(&before.first_apps, before.denied_apps);
-            self.search = Search { began: now, visits, first, first_apps, ..Search::default() };
-        }
+        self.begin_cycle(now);
         let began = self.search.began;
         let attempts = &mut self.queues[leaf].attempts;
         if attempts.0 != began {
             *attempts = (began, 0);
         }
         attempts.1 >= ATTEMPTS
+    }
+
+    fn begin_cycle(&mut self, now: Nanos) {
+        let cycles = now.minus(self.search.began).0 / CYCLE.0;
+        if cycles >= 1 {
+            let paid = |most: u64| most.saturating_mul(cycles.unsigned_abs());
+            let before = std::mem::take(&mut self.search);
+            let visits = before.visits.saturating_sub(paid(VISITS));
+            let fits = before.fits.saturating_sub(paid(FITS));
+            let first = next_turn(&before.first, before.denied);
+            let first_apps = next_turn(&before.first_apps, before.denied_apps);
+            let first_gangs = next_turn(&before.first_gangs, before.denied_gangs);
+            self.search = Search { began: now, visits, fits, first, first_apps, first_gangs, ..Search::default() };
+        }
     }
 
     /// Nodes whose only reservation gives way to this ask: one of lower priority that has waited for hours (R7.11).
@@ -226,4 +263,18 @@ impl Partition {
     }
 }
 
-list!(Search { began, visits, cursor, pool, first, denied, first_apps, denied_apps, tried });
+list!(Search {
+    began,
+    visits,
+    cursor,
+    pool,
+    first,
+    denied,
+    first_apps,
+    denied_apps,
+    tried,
+    fits,
+    first_gangs,
+    denied_gangs,
+    gangs
+});

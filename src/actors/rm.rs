@@ -37,7 +37,7 @@ use std::{
 
 use actix::prelude::*;
 use arc_swap::ArcSwap;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::JoinHandle};
 
 pub use reconfigure::{Reconfigure, no_partitions};
 pub use registration::Register;
@@ -85,6 +85,8 @@ pub struct RmActor {
     view: Arc<ArcSwap<RmView>>,
     /// Views of before that doors may still go by.
     earlier: Vec<Weak<RmView>>,
+    /// A log that is being removed: another begins in its place when it is gone.
+    removal: Option<JoinHandle<()>>,
     /// Where it lives among the arbiters.
     home: usize,
     life: Life,
@@ -128,6 +130,7 @@ impl RmActor {
             topology,
             view,
             earlier: Vec::new(),
+            removal: None,
             home,
             life: Life::default(),
             epoch: 0,

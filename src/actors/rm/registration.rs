@@ -164,9 +164,17 @@ impl RmActor {
         // From here on nothing of the old session gets through: its epoch is over.
         self.epoch += 1;
         let ended = self.end_session(ClosingKind::Replaced, "it registered again", ctx);
+        let removal = self.removal.take();
+        let ended = async move {
+            ended.await;
+            if let Some(removal) = removal {
+                // It says itself what went wrong.
+                let _ = removal.await;
+            }
+        };
         ended
             .into_actor(self)
-            .map(move |_, actor, ctx| {
+            .map(move |(), actor, ctx| {
                 actor.begin(msg, ctx);
                 (actor.epoch, actor.flushed(true))
             })

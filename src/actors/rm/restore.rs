@@ -82,13 +82,13 @@ impl RmActor {
         self.topology.begins_anew(&self.id);
         let Some(logs) = self.topology.logs().filter(|logs| !logs.shared || self.far.is_some()) else { return };
         let home = self.home(&logs);
-        tokio::task::spawn_blocking(move || {
+        self.removal = Some(tokio::task::spawn_blocking(move || {
             if let Err(error) = home.remove()
                 && error.kind() != std::io::ErrorKind::NotFound
             {
                 tracing::warn!(code = "log-old-file", %error, "an old log cannot be removed: {home:?}");
             }
-        });
+        }));
     }
 
     /// Goes on with what was found.

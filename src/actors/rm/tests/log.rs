@@ -128,3 +128,17 @@ async fn is_slow(sync: &str) {
     assert!(log.behind() == Duration::ZERO && log.synced() >= before + 3, "{sync}");
     assert_eq!(stream.seqs().len(), if sync == "interval" { 0 } else { 3 }, "{sync}");
 }
+
+#[actix::test]
+async fn a_log_that_begins_right_after_another_was_dropped_is_not_removed_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().join("log");
+    let env = with_logs(&base).await;
+    for round in 0..100 {
+        env.register("rm-1", &[("log.sync", "off")]).await;
+        env.register("rm-1", &[("log.sync", "batch")]).await;
+        let title = crate::store::log::title_of(&base.join("rm-1")).unwrap();
+        let end = crate::store::log::read(&base.join("rm-1"), &title, 0, |_| Ok(())).unwrap();
+        assert!(end.cut.is_none() && end.last >= 1 && env.failing().is_none(), "{round}: {end:?}");
+    }
+}

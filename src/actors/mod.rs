@@ -1,7 +1,6 @@
 //! The conversations: one actor per file. Numbers live in `domain`.
 
 pub mod application;
-pub mod clock;
 pub mod directory;
 pub mod event;
 pub mod journal;

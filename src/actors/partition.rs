@@ -27,7 +27,7 @@ use self::{
     traced::{Leaving, Traced},
     waits::Waits,
 };
-use super::{clock::Clock, silence::Silence, ugm::UgmActor, ugm::wants_groups, unconfirmed::Unconfirmed};
+use super::{silence::Silence, ugm::UgmActor, ugm::wants_groups, unconfirmed::Unconfirmed};
 use crate::{
     domain::{
         Partition,
@@ -39,6 +39,7 @@ use crate::{
     },
     messages::{
         budget::Permit,
+        clock::Clock,
         event::Publish,
         journal::Standing,
         partition::{Commands, PartitionSetup, PartitionStatus, Snapshot},
@@ -103,7 +104,7 @@ impl PartitionActor {
 
     fn new(mut setup: PartitionSetup, links: Links, ctx: &mut Context<Self>) -> PartitionActor {
         let (mut recorder, mut replica, mut is_still) = (None, None, None);
-        let mut clock = Clock::default();
+        let mut clock = setup.clock;
         let (rm, internal, conf) = (setup.rm.clone(), setup.internal.clone(), setup.conf.clone());
         let resolver = conf.resolver;
         let beginning = Beginning { rm, internal, conf, at: clock.now() };

@@ -52,11 +52,9 @@ use self::{
     streams::{Stream, Streams, Waiting},
 };
 use crate::{
-    actors::{
-        clock::Clock,
-        topology::{PartitionHandle, Topology},
-    },
+    actors::topology::{PartitionHandle, Topology},
     messages::{
+        clock::Clock,
         journal::Standing,
         rm::{
             AnswerBody, Answers, Attach, Attached, Closing, ClosingKind, Deliver, DeliverEvents, Detach, Handed, Info,

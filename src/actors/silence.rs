@@ -5,8 +5,10 @@ use std::{cell::Cell, time::Duration};
 
 use actix::prelude::*;
 
-use super::clock::Clock;
-use crate::{domain::journal::Fact, messages::journal::Post};
+use crate::{
+    domain::journal::Fact,
+    messages::{clock::Clock, journal::Post},
+};
 
 /// See the module.
 pub struct Silence {

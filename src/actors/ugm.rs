@@ -5,12 +5,9 @@ use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use actix::prelude::*;
 
-use super::{
-    clock::Clock,
-    resolvers::{
-        self,
-        ldap::{Found, settings::LdapSettings},
-    },
+use super::resolvers::{
+    self,
+    ldap::{Found, settings::LdapSettings},
 };
 use crate::{
     domain::{
@@ -19,7 +16,10 @@ use crate::{
         group_cache::{CLEAN_EVERY, Cached, GroupCache, Groups, NEGATIVE},
         types::Nanos,
     },
-    messages::ugm::{Resolve, UseResolver},
+    messages::{
+        clock::Clock,
+        ugm::{Resolve, UseResolver},
+    },
 };
 
 /// See the module.

@@ -9,12 +9,13 @@ use std::{
 
 use actix::Addr;
 
-use super::{application::ApplicationActor, clock::Clock};
+use super::application::ApplicationActor;
 use crate::{
     domain::types::{Nanos, Termination},
     messages::{
         application::UnconfirmedRelease,
         budget::Budget,
+        clock::Clock,
         partition::{Patience, UnconfirmedSums},
     },
 };

@@ -27,7 +27,7 @@ use super::{
     secrets::{self, made},
     url,
 };
-use crate::{actors::clock::Clock, domain::types::Nanos};
+use crate::{domain::types::Nanos, messages::clock::Clock};
 
 /// Lines of the log that are taken.
 const LINES: usize = 2_000;

@@ -26,11 +26,11 @@ use super::{
 };
 use crate::{
     actors::{
-        clock::Clock,
         journal::inherit::inherit,
         rm::{follow::Follower, replay::Replay},
     },
     domain::{DOMAIN_VERSION, types::Nanos},
+    messages::clock::Clock,
     store::{
         files,
         log::{

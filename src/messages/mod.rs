@@ -2,6 +2,7 @@
 
 pub mod application;
 pub mod budget;
+pub mod clock;
 pub mod event;
 mod event_batch;
 mod event_intake;

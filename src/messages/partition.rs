@@ -11,6 +11,7 @@ use actix::prelude::*;
 use super::application::UnconfirmedRelease;
 use super::{
     budget::{Budget, Permit},
+    clock::Clock,
     event::Publisher,
     journal::Standing,
     queue::QueueDoor,
@@ -39,6 +40,8 @@ pub struct PartitionSetup {
     pub conf: Arc<PartitionConf>,
     /// Credits of the session.
     pub budget: Arc<Budget>,
+    /// That of its resource manager: what it says of how far lines have come is in its time.
+    pub clock: Clock,
     /// How long the shim may take to confirm releases.
     pub patience: Patience,
     /// The session's `RmActor`.

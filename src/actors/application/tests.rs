@@ -4,12 +4,10 @@
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::{
-    actors::clock::Clock,
-    messages::{
-        budget::Budget,
-        partition::{OnTheirWay, Patience, ResendUnconfirmed, UnconfirmedSums},
-    },
+use crate::messages::{
+    budget::Budget,
+    clock::Clock,
+    partition::{OnTheirWay, Patience, ResendUnconfirmed, UnconfirmedSums},
 };
 
 /// Notes what the partition is to send again.

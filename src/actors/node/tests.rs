@@ -5,12 +5,10 @@ use std::sync::Mutex;
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::{
-    actors::clock::Clock,
-    messages::{
-        journal::Post,
-        wait::{Answer, Kind, Target},
-    },
+use crate::messages::{
+    clock::Clock,
+    journal::Post,
+    wait::{Answer, Kind, Target},
 };
 
 /// Notes what the journal is told.

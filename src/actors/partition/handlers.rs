@@ -7,10 +7,10 @@ use tokio::sync::oneshot;
 
 use super::{PartitionActor, is_of_operators, recorder::Recorder};
 use crate::{
-    actors::clock::Clock,
     domain::{command::Command, partition::Tables},
     messages::{
         application::UnconfirmedRelease,
+        clock::Clock,
         partition::{
             AwaitRecord, Commands, Configure, GetSnapshot, GetTables, ListUnconfirmed, Observe, PartitionStatus,
             Patience, ResendUnconfirmed, Save, Saved, SendAgain, ShowInstead, ShowQueueDoor, Snapshot, Wake,

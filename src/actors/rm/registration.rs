@@ -394,6 +394,7 @@ impl RmActor {
             outlets.push(recorded.outlet.clone());
         }
         let setup = PartitionSetup {
+            clock: self.clock,
             rm: self.id.clone(),
             epoch: self.epoch,
             internal: self.internal(&conf.name),

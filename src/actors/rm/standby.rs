@@ -103,6 +103,7 @@ impl RmActor {
             standing: None,
         };
         let setup = PartitionSetup {
+            clock: self.clock,
             rm: self.id.clone(),
             epoch: self.epoch,
             internal,

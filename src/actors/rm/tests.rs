@@ -33,6 +33,7 @@ use crate::{
     },
     messages::{
         budget::Budget,
+        clock::Clock,
         event::Publish,
         journal::Standing,
         partition::{
@@ -187,6 +188,8 @@ struct Env {
     broken: Arc<Mutex<String>>,
     /// Of the newest partition.
     budget: Arc<Mutex<Option<Arc<Budget>>>>,
+    /// Of the newest partition.
+    clock: Arc<Mutex<Clock>>,
 }
 
 impl Env {
@@ -195,11 +198,13 @@ impl Env {
         let log = Log::default();
         let broken = Arc::new(Mutex::new(String::new()));
         let budget = Arc::new(Mutex::new(None));
+        let clock = Arc::new(Mutex::new(Clock::default()));
         let launcher = {
-            let (log, broken, budget) = (log.clone(), broken.clone(), budget.clone());
+            let (log, broken, budget, clock) = (log.clone(), broken.clone(), budget.clone(), clock.clone());
             move |_: &ArbiterHandle, setup: PartitionSetup| {
                 let name = setup.internal.clone();
                 *budget.lock().expect("no panic") = Some(setup.budget.clone());
+                *clock.lock().expect("no panic") = setup.clock;
                 log.lock().expect("no panic").push(format!("{name}#{} start", setup.epoch));
                 let (internal, conf) = (setup.internal.clone(), setup.conf.clone());
                 let (log, broken) = (log.clone(), broken.clone());
@@ -232,7 +237,7 @@ impl Env {
         let events = EventActor::default().start();
         let default = config::load("").expect("valid");
         let topology = Topology::new(vec![here], Arc::new(launcher), events, default);
-        Env { topology, log, broken, budget }
+        Env { topology, log, broken, budget, clock }
     }
 
     /// With `rm-1` registered.

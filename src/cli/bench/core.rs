@@ -29,6 +29,7 @@ use crate::{
     },
     messages::{
         budget::Budget,
+        clock::Clock,
         event::Publish,
         partition::{Commands, PartitionSetup, Patience, StopPartition},
         rm::{Deliver, Outgoing},
@@ -61,6 +62,7 @@ pub fn start(work: &Workload) -> Result<Rig<Core>> {
     let credits = budget.clone();
     let sink = Sink::start_in_arbiter(&arbiters[1].handle(), move |_| Sink { out, budget: credits, questions: None });
     let setup = PartitionSetup {
+        clock: Clock::default(),
         rm: RM.into(),
         epoch: EPOCH,
         internal: format!("[{RM}]{PARTITION}").into(),

@@ -47,6 +47,7 @@ use crate::{
     },
     messages::{
         budget::Budget,
+        clock::Clock,
         event::Publish,
         partition::{GetSnapshot, PartitionSetup, StopPartition},
         recorded::{Outlet, Recorded, Replica},
@@ -271,6 +272,7 @@ impl Stage {
         for (place, (instance, (internal, replica))) in partitions.into_iter().enumerate() {
             let conf = replica.partition.conf.clone();
             let setup = PartitionSetup {
+                clock: Clock::default(),
                 rm: rm.clone(),
                 epoch,
                 internal: internal.clone(),

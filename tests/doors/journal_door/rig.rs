@@ -27,6 +27,7 @@ use callboard::{
     },
     messages::{
         budget::Budget,
+        clock::Clock,
         event::Publish,
         journal::{Begin, GetStatus, Post},
         partition::{Commands, GetSnapshot, PartitionSetup},
@@ -77,6 +78,7 @@ impl Rig {
         let sink = Sink.start();
         let conf = config::load(CONFIG).unwrap().partitions[0].clone();
         let partition = PartitionActor::start_here(PartitionSetup {
+            clock: Clock::default(),
             rm: "rm".into(),
             epoch: 1,
             internal: INTERNAL.into(),

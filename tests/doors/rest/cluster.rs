@@ -12,6 +12,7 @@ use callboard::{
     domain::{command::Command, types::Nanos},
     messages::{
         budget::Budget,
+        clock::Clock,
         event::Publish,
         partition::{Commands, PartitionSetup},
         rm::Deliver,
@@ -47,6 +48,7 @@ pub fn manager(id: &str, shown: &str, config: LoadedConfig, extra: &[(&str, &str
     let nobody = Nobody.start();
     let internal: Arc<str> = format!("[{id}]default").into();
     let addr = PartitionActor::start_here(PartitionSetup {
+        clock: Clock::default(),
         rm: id.into(),
         epoch: 1,
         internal: internal.clone(),

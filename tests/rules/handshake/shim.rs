@@ -19,6 +19,7 @@ use callboard::{
     messages::{
         application::UnconfirmedRelease,
         budget::Budget,
+        clock::Clock,
         event::Publish,
         partition::{Commands, GetSnapshot, ListUnconfirmed, PartitionSetup, Patience, Snapshot},
         rm::{Deliver, Outgoing},
@@ -177,6 +178,7 @@ impl Shim {
         let (told, questions) = (Arc::default(), Arc::default());
         let recorder = Recorder { told: Arc::clone(&told), questions: Arc::clone(&questions) }.start();
         let setup = PartitionSetup {
+            clock: Clock::default(),
             rm: "rm-1".into(),
             epoch: 1,
             internal: "[rm-1]default".into(),

@@ -16,6 +16,7 @@ use callboard::{
     },
     messages::{
         budget::Budget,
+        clock::Clock,
         event::Publish,
         partition::{Commands, GetSnapshot, PartitionSetup, StopPartition},
         rm::{Deliver, Outgoing},
@@ -58,6 +59,7 @@ impl Handler<Publish> for Heard {
 fn start(name: &str, heard: &Heard) -> Addr<PartitionActor> {
     let heard = heard.clone().start();
     PartitionActor::start_here(PartitionSetup {
+        clock: Clock::default(),
         rm: "rm-1".into(),
         epoch: 1,
         internal: name.into(),

@@ -175,6 +175,17 @@ async fn a_buffer_that_overflows_stops_the_session() {
 }
 
 #[actix::test]
+async fn partitions_have_the_clock_of_their_resource_manager() {
+    // Time passes here and the wall does not: to whoever asks that, it was set back meanwhile.
+    let env = Env::registered(&[]).await;
+    let first = env.clock.lock().expect("no panic").now();
+    env.pass(3_600 * SECOND).await;
+    env.register("rm-1", &[]).await;
+    let second = env.clock.lock().expect("no panic").now();
+    assert!(second.minus(first) >= Nanos::from_secs(3_600), "{first:?} {second:?}");
+}
+
+#[actix::test]
 async fn bounds_that_are_lowered_hold_from_the_next_registration() {
     let env = Env::registered(&[]).await;
     env.nodes(11).await;

@@ -195,7 +195,7 @@ fn release(key: &str, confirm: bool) -> Outgoing {
 async fn how_far_the_shim_has_the_releases_is_known() {
     // Nobody sends a release again that is still on its way.
     let env = Env::registered(&[]).await;
-    let clock = crate::actors::clock::Clock::default();
+    let clock = crate::messages::clock::Clock::default();
     let until = || env.budget.lock().expect("no panic").as_ref().expect("registered").handed_until();
     for want in [Want::All { after: Some(0), predicates: None }, Want::Plain(Kind::Allocation)] {
         let stream = env.open(want).await.expect("opened");

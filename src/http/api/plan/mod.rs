@@ -17,7 +17,6 @@ use self::view::{Change, PartitionPlan, Plan, Warning};
 use super::{gone, trial};
 use crate::{
     actors::{
-        clock::Clock,
         directory::{Listing, PartitionEntry, RmEntry},
         topology::Refusals,
     },
@@ -30,7 +29,10 @@ use crate::{
         route::{Access, Route},
         shim::{body, query},
     },
-    messages::partition::{GetSnapshot, Snapshot},
+    messages::{
+        clock::Clock,
+        partition::{GetSnapshot, Snapshot},
+    },
 };
 
 /// The application's data has to hold the [`Doors`].

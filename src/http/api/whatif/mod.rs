@@ -12,7 +12,6 @@ use std::{
 use self::{request::Request, view::WhatIf};
 use super::{board::BoardApi, trial};
 use crate::{
-    actors::clock::Clock,
     config::LoadedConfig,
     domain::{
         Partition,
@@ -30,7 +29,7 @@ use crate::{
         route::{Access, Route},
         shim::{body, query},
     },
-    messages::partition::Snapshot,
+    messages::{clock::Clock, partition::Snapshot},
     si::decode,
 };
 use actix_web::{

@@ -1,4 +1,5 @@
-//! The clock of the actors: wall time that follows tokio's clock, so that tests can pause it. The domain never reads one.
+//! The clock of the actors: wall time that follows tokio's clock, so that tests can pause it. The domain never reads one. A resource
+//! manager and its partitions have the same, whatever becomes of the machine's wall time meanwhile.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

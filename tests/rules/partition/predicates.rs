@@ -83,6 +83,17 @@ fn a_gang_too_large_to_be_asked_about_beside_others_gets_its_turn() {
 }
 
 #[test]
+fn a_gang_that_goes_is_not_waited_for() {
+    let mut env = asked_about(200);
+    env.gang("gang", "root.a", 100, "Soft");
+    env.ask((0..100).map(|n| Ask::new("gang", &format!("gang-p{n:03}"), 1).placeholder("tg")).collect());
+    env.ask(vec![Ask::new("app-1", "later", 1)]);
+    assert_eq!(env.questions.len(), 200, "nothing is asked before there is room for the gang");
+    env.remove_app("gang");
+    assert!(env.questions.iter().any(|question| &*question.key == "later"));
+}
+
+#[test]
 fn of_gangs_that_wait_to_be_asked_about_the_first_in_order_comes_first() {
     // R5.20
     let mut env = asked_about(200);

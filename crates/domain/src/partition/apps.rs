@@ -327,6 +327,7 @@ impl Partition {
         self.user_close(ix, removed, cx);
         self.leave_order(ix);
         self.leave_gangs(ix);
+        self.waits_for_questions_no_more(ix);
         self.swappable.remove(&ix);
         self.reserved_apps.remove(&ix);
         let row = &mut self.queues[queue];

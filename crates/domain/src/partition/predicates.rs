@@ -190,6 +190,11 @@ impl Partition {
         room
     }
 
+    /// A gang goes: others need not wait for its questions.
+    pub(super) fn waits_for_questions_no_more(&mut self, app: AppIx) {
+        self.questions.waiting.remove(&app);
+    }
+
     /// While as many questions are open as may be, nothing is tried, since every placement begins with one: what is tried in
     /// vain would be put aside although it could be placed. A gang that waited for room comes first, or others would always
     /// take it.
@@ -199,9 +204,6 @@ impl Partition {
                 return Some(Outcome::Nothing);
             }
             self.questions.waiting.remove(&app);
-            if self.apps[app].is_free() {
-                continue;
-            }
             self.rouse_groups(app);
             let outcome = self.try_app(app, cx);
             if outcome != Outcome::Nothing {

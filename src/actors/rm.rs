@@ -284,7 +284,7 @@ impl RmActor {
             if let Some(before) = self.streams.waiting.replace(Waiting { predicates, stream }) {
                 before.stream.tell(ToStream::Close(replaced));
             }
-            return Ok(Attached { stream: id, epoch: self.epoch, sequence: 0 });
+            return Ok(Attached { stream: id, rm: ctx.address().recipient(), epoch: self.epoch, sequence: 0 });
         }
         if let Want::All { after: Some(after), .. } = want {
             self.knows_of(after, ctx)?;
@@ -342,7 +342,7 @@ impl RmActor {
         self.note_manner(ctx);
         self.run_or_pause(Some(&format!("a stream was opened ({door})")), ctx);
         self.pump(ctx);
-        Ok(Attached { stream: id, epoch, sequence })
+        Ok(Attached { stream: id, rm: ctx.address().recipient(), epoch, sequence })
     }
 
     fn detach(&mut self, id: u64, ctx: &mut Context<Self>) {

@@ -387,15 +387,23 @@ pub enum Want {
     Plain(Kind),
 }
 
-/// A stream was opened.
-#[derive(Clone, Copy, Debug)]
+/// A stream was opened. It is closed when this is dropped, also on its way to a door that does not wait for it any more.
+#[derive(Debug)]
 pub struct Attached {
     /// Identifies it in [`Detach`].
     pub stream: u64,
+    /// Whom to tell that it was closed.
+    pub rm: Recipient<Detach>,
     /// Session; 0 where none exists yet.
     pub epoch: u64,
     /// The number after which lines follow.
     pub sequence: u64,
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.rm.do_send(Detach { stream: self.stream });
+    }
 }
 
 /// What a stream is told.

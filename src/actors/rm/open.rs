@@ -11,7 +11,7 @@ use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 use super::RmActor;
 use crate::messages::{
     progress::Progress,
-    rm::{Answer, Answers, Attach, Attached, Detach, Handed, Refusal, ToStream, Want},
+    rm::{Answer, Answers, Attach, Attached, Handed, Refusal, ToStream, Want},
 };
 
 /// See the module. Dropping it closes the stream.
@@ -77,11 +77,5 @@ impl OpenStream {
     /// The shim answered.
     pub fn answer(&self, answer: Answer) {
         self.addr.do_send(Answers { epoch: self.epoch(), answers: vec![answer] });
-    }
-}
-
-impl Drop for OpenStream {
-    fn drop(&mut self) {
-        self.addr.do_send(Detach { stream: self.attached.stream });
     }
 }

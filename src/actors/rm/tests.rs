@@ -42,8 +42,8 @@ use crate::{
         },
         progress::Progress,
         rm::{
-            Attach, Attached, Closing, Deliver, Detach, Handed, Info, Line, Outgoing, Predicates, Refusal, RmInfo,
-            RmState, ToStream, Want,
+            Attach, Attached, Closing, Deliver, Handed, Info, Line, Outgoing, Predicates, Refusal, RmInfo, RmState,
+            ToStream, Want,
         },
     },
 };
@@ -324,7 +324,7 @@ impl Env {
         let progress = Arc::<Progress>::default();
         let attach = Attach { door, want, to, progress: progress.clone() };
         let attached = rm.addr.send(attach).await.expect("alive")?;
-        Ok(Reader { rm, attached, words, progress })
+        Ok(Reader { rm, _attached: attached, words, progress })
     }
 
     async fn stream(&self, after: u64) -> Reader {
@@ -365,7 +365,8 @@ impl Env {
 
 struct Reader {
     rm: Arc<RmHandle>,
-    attached: Attached,
+    /// Open as long as it is.
+    _attached: Attached,
     words: UnboundedReceiver<ToStream>,
     progress: Arc<Progress>,
 }
@@ -403,7 +404,10 @@ impl Reader {
     }
 
     async fn lose(self) {
-        self.rm.addr.send(Detach { stream: self.attached.stream }).await.expect("alive");
+        let rm = self.rm.clone();
+        drop(self);
+        // After the word that it was closed, with which it may end.
+        let _ = rm.addr.send(Info).await;
     }
 }
 

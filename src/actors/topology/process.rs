@@ -124,6 +124,8 @@ impl ProcessSettings {
     }
 
     fn renew(&self, rm: &str) {
+        // One after the other, so that none leaves behind what was so before another.
+        let listeners = lock(&self.listeners);
         let mut wanted = lock(&self.own).clone();
         for more in [&self.shared, &self.sent, &self.said] {
             wanted.extend(lock(more).iter().map(|(key, value)| (key.clone(), value.clone())));
@@ -138,7 +140,7 @@ impl ProcessSettings {
         }
         let now = present.clone();
         drop(present);
-        for listener in lock(&self.listeners).iter() {
+        for listener in listeners.iter() {
             listener(&now);
         }
     }

@@ -150,11 +150,8 @@ impl Shared {
         #[cfg(test)]
         assert!(!sync || !writer.dir().with_extension("breaks").exists(), "a test says so");
         if !taken.frames.is_empty() {
-            if let Err(error) = writer.write(taken.first, &taken.frames) {
-                // Before the writer is let go: what is kept for the next flush needs it.
-                drop(writer);
-                return Err(error);
-            }
+            // What is not written goes back to the queue before the writer is let go: whoever writes next takes it first.
+            writer.write(taken.first, &taken.frames)?;
             taken.frames.clear();
             self.written.store(taken.last, SeqCst);
         }

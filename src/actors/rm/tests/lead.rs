@@ -77,7 +77,7 @@ async fn one_that_is_told_who_leads_it_while_its_last_stream_goes_has_heard_it()
     let other = env.topology.find_or_create("rm-2").expect("an id");
     let attach =
         Attach { door: "grpc", want: Want::Next { predicates: Predicates::Batch }, to, progress: Arc::default() };
-    let stream = other.addr.send(attach).await.expect("alive").expect("waits").stream;
-    other.addr.send(Detach { stream }).await.expect("alive");
+    drop(other.addr.send(attach).await.expect("alive").expect("waits"));
+    env.settle().await;
     assert!(env.topology.find("rm-2").is_none());
 }

@@ -263,3 +263,16 @@ async fn a_waiting_stream_gets_the_next_session_from_its_first_line() {
     assert_eq!(env.info().await.predicates, Predicates::Batch);
     assert!(old.closing().is_some());
 }
+
+#[actix::test]
+async fn a_stream_whose_door_went_before_it_was_open_is_closed() {
+    let env = Env::registered(&[("rm.gracePeriod", "1s")]).await;
+    let (to, words) = unbounded_channel();
+    let want = Want::All { after: Some(0), predicates: None };
+    drop(env.rm().addr.send(Attach { door: "grpc", want, to, progress: Arc::default() }));
+    drop(words);
+    env.settle().await;
+    assert!(env.info().await.streams.is_empty());
+    env.pass(Duration::from_secs(2)).await;
+    assert_eq!(env.state().await, RmState::Paused);
+}

@@ -25,6 +25,8 @@ use crate::messages::leaders::Leader;
 
 /// How long it may take to reach a server.
 const CONNECT: Duration = Duration::from_secs(2);
+/// A server whose machine acknowledges nothing for so long is gone: how long it takes to answer is another matter.
+const SILENCE: Duration = Duration::from_secs(20);
 /// Says that a request was sent on: it is not sent on once more.
 const FORWARDED: &str = "callboard-forwarded";
 /// What belongs to one connection, or was judged here already (where a page comes from).
@@ -57,6 +59,10 @@ impl Forward {
         plain.enforce_http(false);
         plain.set_nodelay(true);
         plain.set_connect_timeout(Some(CONNECT));
+        plain.set_keepalive(Some(SILENCE / 2));
+        plain.set_keepalive_interval(Some(SILENCE / 4));
+        #[cfg(target_os = "linux")]
+        plain.set_tcp_user_timeout(Some(SILENCE));
         let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
         Forward { pool: Client::builder(TokioExecutor::new()).build(connector.wrap_connector(plain)), always }
     }

@@ -97,6 +97,7 @@ async fn redirects() {
         ("//ws/v1//clusters", "/ws/v1/clusters"),
         ("/debug/pprof", "/debug/pprof/"),
         ("/ws/v1/stack", "/debug/stack"),
+        ("/%77s/v1/stack", "/debug/stack"),
         ("/ws/v1/fullstatedump?x=1", "/debug/fullstatedump?x=1"),
     ] {
         let answer = server.get(path).await;

@@ -23,7 +23,9 @@ pub async fn handle(req: HttpRequest, payload: Payload, state: Data<RestState>) 
         Decision::Handle(Endpoint::EventsStream, _) => super::events::stream(&req, &state.topology.events).await,
         Decision::Handle(Endpoint::StateDump, _) => dump::dump(&req, &state).await,
         Decision::Handle(Endpoint::Metrics, _) => scrape::answer(&req, &state).await,
-        Decision::Handle(Endpoint::Moved, _) => reply::redirect(&req, &url::plain(req.path()).replacen("/ws/v1", "/debug", 1)),
+        Decision::Handle(Endpoint::Moved, _) => {
+            reply::redirect(&req, &url::plain(req.path()).replacen("/ws/v1", "/debug", 1))
+        }
         Decision::Handle(route, params) => {
             let params: Vec<&str> = params.iter().map(String::as_str).collect();
             let answer = answer(route, &params, &req, payload, &state).await;

@@ -36,13 +36,13 @@ impl Partition {
     pub(super) fn answer(&mut self, answer: PredicateAnswer, cx: &mut Cx) {
         let Some(open) = self.closed(answer.question) else { return };
         let asked = 1 + open.more.len();
-        let fits = if answer.result.is_ok() { answer.refused.len().min(asked - 1) } else { asked };
+        let refused = if answer.result.is_ok() { answer.refused.len().min(asked - 1) } else { asked };
         if matches!(open.intent, Intent::Place { .. } | Intent::Swap { .. }) {
-            self.adapt_width(asked, fits);
+            self.adapt_width(asked, refused);
         }
         if !matches!(open.intent, Intent::Preempt { .. }) {
             let last = answer.result.as_ref().err();
-            let nodes = std::iter::once(&open.node).chain(&open.more).take(fits);
+            let nodes = std::iter::once(&open.node).chain(&open.more).take(refused);
             for (n, node) in nodes.enumerate() {
                 if let Some(reason) = answer.refused.get(n).or(last) {
                     let changes = open.changes;
@@ -56,7 +56,7 @@ impl Partition {
             self.questions.width = self.questions.width.div_ceil(2).max(4);
             self.withdraw(open.alloc, &open.intent, cx);
         } else {
-            self.answered(open, fits, answer, cx);
+            self.answered(open, refused, answer, cx);
         }
         self.unblock_limits();
     }

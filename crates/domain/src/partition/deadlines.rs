@@ -55,6 +55,8 @@ impl Deadlines {
     }
 }
 
+/// What the rules call a cycle, where nothing happens (R5.1).
+pub(super) const CYCLE: Nanos = Nanos::from_millis(100);
 /// From the moment at which a first queue may go until all that may are cleaned away (QUE-010).
 const CLEAN: Nanos = Nanos::from_secs(10);
 const SWEEP: Nanos = Nanos::from_secs(24 * 3600);

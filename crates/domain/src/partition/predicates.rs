@@ -75,7 +75,7 @@ pub(crate) struct Questions {
     pub(super) changes: u64,
     /// Nodes that the next question names at most; 0 at first.
     pub(super) width: usize,
-    /// The same after victims have gone, for the length of an attempt to preempt.
+    /// Nodes that were refused with victims taken off, for the length of an attempt to preempt.
     pub(super) refused_victims: imbl::OrdSet<(AllocIx, NodeIx)>,
     /// Number of the last question.
     next: u64,

@@ -260,7 +260,8 @@ impl Partition {
         }
     }
 
-    /// What an ask has preempted is its own; others stay clear of what is promised.
+    /// An ask with a reservation fits the limits of its queues and its user: what it has preempted is its own, and others stay clear
+    /// of what is promised.
     pub(super) fn reserved_ask_fits_limits(&self, alloc: AllocIx) -> bool {
         self.limit_of_reserved(alloc).is_ok()
     }

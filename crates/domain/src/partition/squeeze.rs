@@ -7,15 +7,16 @@
 
 use std::ops::Bound;
 
-use super::{Cx, Partition, deadlines::Deadline};
+use super::{
+    Cx, Partition,
+    deadlines::{CYCLE, Deadline},
+};
 use crate::coded::list;
 use crate::{
     app::{GroupKey, Hold},
     types::{AppIx, AppState, Nanos},
 };
 
-/// Between two looks; what the rules call a cycle where nothing happens (R5.1).
-const CYCLE: Nanos = Nanos::from_millis(100);
 /// Groups of asks in one look: it costs less than a hundredth of the time.
 const GROUPS: usize = 1_000;
 
@@ -32,7 +33,7 @@ pub(super) struct Squeeze {
     from: Option<(AppIx, usize)>,
 }
 
-/// Less headroom may hold it back for another reason than this.
+/// What waits for this may be held back by a limit instead once there is less headroom.
 fn may_get_worse(hold: Hold) -> bool {
     matches!(hold, Hold::Nodes | Hold::RequiredNode | Hold::QueueQuota | Hold::ClusterFull)
 }

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeSet, ops::Bound};
 
-use super::{super::Partition, act::Tried, harm::Harm};
+use super::{
+    super::{Partition, deadlines::CYCLE},
+    act::Tried,
+    harm::Harm,
+};
 use crate::coded::list;
 use crate::{
     app::{GroupKey, Hold},
@@ -12,8 +16,6 @@ use crate::{
 
 /// Between two attempts of an ask (R7.4).
 const AGAIN: Nanos = Nanos::from_secs(15);
-/// What the rules call a cycle, where nothing happens: the limits below hold within it (R5.1).
-const CYCLE: Nanos = Nanos::from_millis(100);
 /// Failed attempts of one leaf in a cycle (R7.3).
 const ATTEMPTS: u32 = 10;
 /// Nodes and allocations that failed searches may look at in a cycle, all leaves together; one that looks at more is paid

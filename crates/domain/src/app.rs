@@ -7,7 +7,7 @@ use std::{
 
 use smallvec::SmallVec;
 
-use super::coded::{Deltas, Skip, list, map, variants};
+use super::coded::{Coded, Deltas, Error, Reader, Skip, Writer, list, map, variants};
 use super::{
     node::Asked,
     partition::{Amount, Bar},
@@ -154,8 +154,8 @@ pub struct Gang {
     pub announced: Resource,
     /// Placeholder allocations that a real ask may replace, by task group.
     pub replaceable: BTreeMap<Arc<str>, BTreeSet<AllocIx>>,
-    /// Groups of pending real asks by task group, in the order of their first asks; blocked ones too.
-    pub replacing: BTreeMap<Arc<str>, BTreeMap<AskOrder, Arc<GroupKey>>>,
+    /// Groups of pending real asks that have a task group, in the order of their first asks; blocked ones too.
+    pub replacing: Heads,
     /// Asks up to this one have found no placeholder to replace, and nothing has come since that they could.
     pub replaced_up_to: Option<AskOrder>,
     /// No placeholder has come yet, and nothing but originators was allocated: real asks wait (SEEDS S10).
@@ -244,6 +244,26 @@ impl App {
             return 0;
         }
         self.gang.task_groups.get(&key.task_group).map_or(0, TaskGroup::replaceable_later)
+    }
+}
+
+/// See [`Gang::replacing`].
+#[derive(Clone, Debug, Default)]
+pub struct Heads(pub BTreeMap<AskOrder, Arc<GroupKey>>);
+
+/// By task group, as it was kept before.
+impl Coded for Heads {
+    fn write(&self, to: &mut Writer) {
+        let mut groups: BTreeMap<Arc<str>, BTreeMap<AskOrder, Arc<GroupKey>>> = BTreeMap::new();
+        for (order, key) in &self.0 {
+            groups.entry(key.task_group.clone()).or_default().insert(*order, key.clone());
+        }
+        groups.write(to);
+    }
+
+    fn read(from: &mut Reader) -> Result<Self, Error> {
+        let groups: BTreeMap<Arc<str>, BTreeMap<AskOrder, Arc<GroupKey>>> = Coded::read(from)?;
+        Ok(Heads(groups.into_values().flatten().collect()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Nodes: capacity, what is on them, whether they take more (section 2 of the scheduling rules).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use super::coded::{Coded, Error, Plain, Reader, Writer, list, map};
 use super::{
@@ -106,7 +106,7 @@ pub struct Node {
     /// Allocations on it, in no particular order; each knows its place ([`Alloc::at`](super::alloc::Alloc::at)).
     pub allocs: Vec<AllocIx>,
     /// Foreign allocations by key.
-    pub foreign: BTreeMap<Arc<str>, ForeignAlloc>,
+    pub foreign: imbl::OrdMap<Arc<str>, ForeignAlloc>,
     /// Asks that reserve it, in the order in which they did.
     pub reservations: Vec<AllocIx>,
     /// What those of them have been promised that have preempted.

@@ -1,7 +1,7 @@
 //! When a gang begins, and for how long it keeps room from others that have not begun (SEEDS S11).
 
 use callboard::domain::{
-    command::{AddApplication, NodeAction},
+    command::{AddApplication, Command, NodeAction, PredicateTerms},
     partition::{Explainer, Why},
     resources::Resource,
     types::{AppState, Termination},
@@ -53,6 +53,39 @@ fn a_type_that_a_gang_does_not_ask_for_holds_it_back_no_more_than_an_ask() {
     gang(&mut env, "app-2", res(20, 1), 60);
     env.ask(placeholders("app-2", 2, 0).into_iter().map(memory).collect());
     assert!(placed(&env, "app-2") == 0 && waits_for_room(&env, "app-2"));
+}
+
+#[test]
+fn a_swap_that_is_confirmed_after_the_time_out_counts_among_the_applications() {
+    // QUE-090, R6.19, R6.29
+    let yaml = QUEUES.replace("- name: a\n", "- name: a\n            maxapplications: 1\n");
+    let mut env = Env::calm(&yaml);
+    env.node("n1", 100);
+    gang(&mut env, "g", res(30, 30), 60);
+    env.ask(placeholders("g", 1, 10));
+    env.ask(vec![Ask::new("g", "r1", 10).group("tg")]);
+    env.pass(61);
+    env.confirm_all();
+    assert_eq!(env.state("g"), Some(AppState::Accepted));
+    env.app("other", "root.a");
+    env.ask(vec![Ask::new("other", "k1", 10)]);
+    assert!(!env.heard().contains(&"new k1 on n1".to_owned()), "g has an allocation, and is the only one that may");
+    env.ask(vec![Ask::new("g", "r2", 10)]);
+    assert!(env.heard().contains(&"new r2 on n1".to_owned()));
+}
+
+#[test]
+fn a_gang_is_there_whatever_the_shim_is_asked_about_besides() {
+    // R3.12
+    let mut env = Env::calm(QUEUES);
+    env.apply(Command::PredicateTerms(PredicateTerms { constrained: false, ..PredicateTerms::default() }));
+    env.apply(Command::AskPredicates(true));
+    env.node("n1", 100);
+    gang(&mut env, "g", res(20, 20), 60);
+    env.refuse("g-3", "n1");
+    env.ask(placeholders("g", 3, 10));
+    env.answer_all();
+    assert_eq!(env.state("g"), Some(AppState::Running));
 }
 
 #[test]

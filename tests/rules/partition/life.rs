@@ -492,3 +492,19 @@ fn the_last_release_is_told_before_the_end_of_its_application() {
         env.assert_empty();
     }
 }
+
+#[test]
+fn what_was_refused_under_an_id_says_nothing_of_who_has_it_now() {
+    // R3.5, R3.26
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 100);
+    env.app("app-1", "root.nowhere");
+    assert!(env.partition.rejected.contains_key("app-1"));
+    env.app("app-1", "root.a");
+    env.ask(vec![Ask::new("app-1", "k1", 10)]);
+    env.app("app-2", "root.nowhere");
+    env.heard();
+    env.pass(73 * 3600);
+    assert_eq!(env.state("app-1"), Some(AppState::Running));
+    assert_eq!(env.heard(), ["app-2 Expired"]);
+}

@@ -79,7 +79,7 @@ impl Partition {
         let key = (id, finished);
         // One that ended by expiring has told so, and has gone for good now.
         let Some(app) = self.terminated.remove(&key).filter(|app| app.state != AppState::Expired) else { return };
-        let app = expired(&app, cx);
+        let app = self.expired(&app, cx);
         if stays {
             self.terminated.insert(key, Arc::new(app));
         }
@@ -93,27 +93,30 @@ impl Partition {
             self.ended.rejected.insert((last, id));
             return;
         }
-        let app = expired(&app, cx);
+        let app = self.expired(&app, cx);
         if stays {
             self.rejected.insert(id, Arc::new(app));
         } else {
             self.rejected.remove(&id);
         }
     }
-}
 
-fn expired(app: &App, cx: &mut Cx) -> App {
-    let mut copy = app.clone();
-    copy.state = AppState::Expired;
-    copy.state_log.push((cx.now, AppState::Expired));
-    cx.callback(Callback::UpdatedApplication {
-        app: copy.id.clone(),
-        state: AppState::Expired,
-        at: cx.now,
-        message: "expireApplication".into(),
-    });
-    cx.event(EventKind::App, &copy.id, Change::Set, Detail::AppExpired);
-    copy
+    fn expired(&self, app: &App, cx: &mut Cx) -> App {
+        let mut copy = app.clone();
+        copy.state = AppState::Expired;
+        copy.state_log.push((cx.now, AppState::Expired));
+        // The id may be that of another by now (R3.26), of which a shim would believe it.
+        if !self.app_by_id.contains_key(&copy.id) {
+            cx.callback(Callback::UpdatedApplication {
+                app: copy.id.clone(),
+                state: AppState::Expired,
+                at: cx.now,
+                message: "expireApplication".into(),
+            });
+        }
+        cx.event(EventKind::App, &copy.id, Change::Set, Detail::AppExpired);
+        copy
+    }
 }
 
 list!(Ended { terminated, rejected });

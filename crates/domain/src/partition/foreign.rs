@@ -57,6 +57,7 @@ impl Partition {
         self.foreign.remove(key);
         let row = &mut self.nodes[node];
         let Some(old) = row.foreign.remove(key) else { return };
+        // Readers see a type of which there is none any more as 0, as in the recorded answers.
         row.occupied.sub(&old.resource);
         self.note_change(&old.spec, node);
         let row = &self.nodes[node];

@@ -46,9 +46,13 @@ impl Partition {
             self.gang_changes(app, |gang| gang.timer = Some(timer));
         }
         let row = &self.apps[app];
+        // What the shim is being asked about is charged, and not there.
+        let is_there = |ask: &Resource| match row.gang.awaiting_shim {
+            0 => *ask == *row.gang.allocated,
+            _ => *ask == row.placed()[1],
+        };
         if matches!(row.state, AppState::Accepted | AppState::Resuming)
-            && row.gang.awaiting_shim == 0
-            && row.gang.placeholder_ask.as_deref().is_some_and(|ask| *ask == *row.gang.allocated)
+            && row.gang.placeholder_ask.as_deref().is_some_and(is_there)
         {
             self.fire(app, AppEvent::Run, None, cx);
         }
@@ -446,6 +450,10 @@ impl Partition {
         let placement = self.past_limits(real, node, Books::REST);
         self.charge(&placement, cx);
         self.real_came(app, !node_goes, cx);
+        if self.apps[app].state == AppState::Accepted {
+            // It may have left with its last placeholder, before the real one was there (QUE-090).
+            self.enter_allocating(app);
+        }
         self.note_peak(app);
         self.rouse_gang(app, &group);
     }

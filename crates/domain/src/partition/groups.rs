@@ -12,7 +12,7 @@ use super::{
     order::{count_down, count_up},
 };
 use crate::{
-    app::{AskGroup, GroupKey},
+    app::{AskGroup, GroupKey, Heads},
     types::{AllocIx, AppIx, Nanos, QueueIx},
 };
 
@@ -65,7 +65,7 @@ impl Partition {
         // One more behind others changes no place.
         let leads = head.is_none_or(|head| order < head);
         if leads && key.may_replace() {
-            let heads = app.gang.replacing.entry(key.task_group.clone()).or_default();
+            let Heads(heads) = &mut app.gang.replacing;
             if let Some(head) = head {
                 heads.remove(&head);
             }
@@ -134,16 +134,11 @@ impl Partition {
                     self.wanting.remove((app.queue, key.shape), &(created, app_ix, GroupKey::clone(&key)));
                 }
             }
-            if was_head
-                && key.may_replace()
-                && let Some(heads) = app.gang.replacing.get_mut(&key.task_group)
-            {
+            if was_head && key.may_replace() {
+                let Heads(heads) = &mut app.gang.replacing;
                 heads.remove(&order);
                 if let Some(next) = next {
                     heads.insert(next, key.clone());
-                }
-                if heads.is_empty() {
-                    app.gang.replacing.remove(&key.task_group);
                 }
             }
         }

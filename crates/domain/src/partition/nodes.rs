@@ -1,8 +1,8 @@
 //! Nodes come, change and go (section 2 of the scheduling rules).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use super::{Amount, Cx, Partition, releases::Removal};
+use super::{Amount, Cx, Partition, refusals::Renewed, releases::Removal};
 use crate::{
     alloc::Phase,
     command::{NodeAction, NodeItem},
@@ -31,6 +31,7 @@ impl Partition {
     /// A node request: all actions in order, then the answers (R1.31).
     pub(super) fn apply_nodes(&mut self, items: Vec<NodeItem>, cx: &mut Cx) {
         let mut answers = Vec::new();
+        let mut renewed = Renewed::new();
         for item in items {
             let id = item.id.clone();
             match item.action {
@@ -53,7 +54,10 @@ impl Partition {
                             Some(capacity) => {
                                 answers.push(Err((id.clone(), negative(&id, capacity))));
                             }
-                            None => self.update_node(ix, item, cx),
+                            None => {
+                                self.node_renewed(ix, &mut renewed);
+                                self.update_node(ix, item, cx);
+                            }
                         },
                         NodeAction::Drain => self.set_schedulable(ix, false, cx),
                         NodeAction::DrainToSchedulable => {
@@ -76,6 +80,7 @@ impl Partition {
                 }
             }
         }
+        self.ask_again_about(&renewed);
         for answer in answers {
             cx.callback(match answer {
                 Ok(node) => Callback::AcceptedNode(node),
@@ -116,7 +121,7 @@ impl Partition {
             rm_schedulable: schedulable,
             operator_drained: held,
             allocs: Vec::new(),
-            foreign: BTreeMap::new(),
+            foreign: imbl::OrdMap::new(),
             reservations: Vec::new(),
             claimed: Rare::default(),
             rank,
@@ -207,7 +212,6 @@ impl Partition {
     }
 
     fn update_node(&mut self, ix: NodeIx, item: NodeItem, cx: &mut Cx) {
-        self.node_renewed(ix);
         if !item.attributes.is_empty() {
             // SEEDS S5: attributes given replace the old ones, except the partition.
             let row = &mut self.nodes[ix];

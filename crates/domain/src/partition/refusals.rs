@@ -2,7 +2,7 @@
 //! is forgotten when something changes there; all of an ask, when its search is over and something changed that it may depend
 //! on, or a long time has passed. Both come at longer and longer intervals, so that asks in vain leave the shim to others.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::Partition;
 use crate::coded::list;
@@ -26,6 +26,9 @@ struct Refused {
     /// Searches that ended in vain.
     searches: u32,
 }
+
+/// Nodes that the shim changes at once.
+pub(super) type Renewed = BTreeSet<NodeIx>;
 
 /// All that was refused. Times of node changes are counted, so that nothing is looked through when a node changes.
 #[derive(Clone, Debug, Default)]
@@ -89,15 +92,39 @@ impl Partition {
         self.questions.refusals.asks.remove(&alloc);
     }
 
-    /// The shim changed a node: what it refused there is asked about again.
-    pub(super) fn node_renewed(&mut self, node: NodeIx) {
-        if !self.ask_shim {
+    /// The shim changed a node: what it refused there holds no more. Of all that it changes at once the asks are looked through
+    /// once, by [`Partition::ask_again_about`].
+    pub(super) fn node_renewed(&mut self, node: NodeIx, renewed: &mut Renewed) {
+        if self.ask_shim {
+            renewed.insert(node);
+            self.questions.refusals.node_changed(node);
+        }
+    }
+
+    /// Asks that one of these nodes was refused for are tried there again.
+    pub(super) fn ask_again_about(&mut self, renewed: &Renewed) {
+        if renewed.is_empty() {
             return;
         }
-        self.questions.refusals.node_changed(node);
-        let asks = self.questions.refusals.asks.iter();
-        let there: Vec<AllocIx> = asks.filter(|(_, row)| row.nodes.contains_key(&node)).map(|(ask, _)| *ask).collect();
-        self.search_again(&there);
+        let there = |row: &Refused| -> Vec<NodeIx> {
+            if renewed.len() < row.nodes.len() {
+                renewed.iter().copied().filter(|node| row.nodes.contains_key(node)).collect()
+            } else {
+                row.nodes.keys().copied().filter(|node| renewed.contains(node)).collect()
+            }
+        };
+        let asks: Vec<AllocIx> = self.questions.refusals.asks.keys().copied().collect();
+        let mut again = Vec::new();
+        for ask in asks {
+            let nodes = self.questions.refusals.asks.get(&ask).map(there).unwrap_or_default();
+            if !nodes.is_empty()
+                && let Some(row) = self.questions.refusals.asks.get_mut(&ask)
+            {
+                nodes.iter().for_each(|node| drop(row.nodes.remove(node)));
+                again.push(ask);
+            }
+        }
+        self.search_again(&again);
     }
 
     /// Searches that are over begin anew where that is due.

@@ -60,7 +60,13 @@ impl Partition {
             return Outcome::Nothing;
         }
         let mut tried = self.apps[app].gang.replaced_up_to;
-        while let Some((order, real)) = self.next_replacing(app, tried) {
+        loop {
+            let (passed, next) = self.next_replacing(app, tried);
+            tried = passed.or(tried);
+            if self.apps[app].asking == 0 && self.apps[app].gang.replaced_up_to != tried {
+                self.apps[app].gang.replaced_up_to = tried;
+            }
+            let Some((order, real)) = next else { return Outcome::Nothing };
             if self.waits_for_turn(real) {
                 return Outcome::Waits;
             }
@@ -68,13 +74,9 @@ impl Partition {
             if outcome != Outcome::Nothing {
                 return outcome;
             }
+            // A placeholder that another one is asked about with may be free for it again: that is noted where nothing is asked.
             tried = Some(order);
-            // A placeholder that another one is asked about with may be free for it again.
-            if self.apps[app].asking == 0 {
-                self.apps[app].gang.replaced_up_to = tried;
-            }
         }
-        Outcome::Nothing
     }
 
     /// Placeholders may be there for real asks that found none before.
@@ -84,14 +86,19 @@ impl Partition {
     }
 
     /// The next real ask of a task group with placeholders, in ask order, that has not been tried in vain: the first of its
-    /// group, blocked or not.
-    fn next_replacing(&self, app: AppIx, tried: Option<AskOrder>) -> Option<(AskOrder, AllocIx)> {
+    /// group, blocked or not. Before it the last of those that were passed over, as their groups have none.
+    fn next_replacing(&self, app: AppIx, tried: Option<AskOrder>) -> (Option<AskOrder>, Option<(AskOrder, AllocIx)>) {
         let row = &self.apps[app];
         let from = tried.map_or(Bound::Unbounded, Bound::Excluded);
-        let groups = row.gang.replaceable.keys().filter_map(|group| row.gang.replacing.get(group));
-        let (order, key) = groups.filter_map(|heads| heads.range((from, Bound::Unbounded)).next()).min()?;
-        let (_, real) = row.groups_by_key.get(key)?.asks.get_min()?;
-        Some((*order, *real))
+        let mut passed = None;
+        for (order, key) in row.gang.replacing.0.range((from, Bound::Unbounded)) {
+            if row.gang.replaceable.contains_key(&key.task_group) {
+                let first = row.groups_by_key.get(key).and_then(|group| group.asks.get_min());
+                return (passed, first.map(|(_, real)| (*order, *real)));
+            }
+            passed = Some(*order);
+        }
+        (passed, None)
     }
 
     /// The placeholder of a group after this one; on a node, where the real ask requires it.

@@ -175,19 +175,26 @@ impl Partition {
     fn must_wait(&mut self, leaf: QueueIx, app: AppIx, now: Nanos) -> Option<Nanos> {
         let used_up = self.are_attempts_used_up(leaf, now);
         let mut first = self.search.first_apps.range((leaf, AppIx(0))..=(leaf, AppIx(u32::MAX))).peekable();
-        let others = first.peek().is_some() && !self.search.first_apps.contains(&(leaf, app));
-        if used_up || others {
-            if !self.search.tried.contains(&app) {
+        let is_first = self.search.first_apps.contains(&(leaf, app));
+        let others = first.peek().is_some() && !is_first;
+        let until = self.search.began.plus(CYCLE);
+        let mut waits = |wanted: bool| {
+            if wanted && !self.search.tried.contains(&app) {
                 self.search.denied_apps.insert((leaf, app));
             }
-            return Some(self.queues[leaf].attempts.0.plus(CYCLE));
+            Some(until)
+        };
+        if used_up || others {
+            return waits(true);
         }
         let others = !self.search.first.is_empty() && !self.search.first.contains(&leaf);
         if others || self.search.visits >= VISITS {
+            // Its turn in the leaf comes with that of the leaf.
+            let until = waits(is_first);
             if self.queues[leaf].attempts.1 == 0 {
                 self.search.denied.insert(leaf);
             }
-            Some(self.search.began.plus(CYCLE))
+            until
         } else {
             (self.ask_shim && !self.may_ask()).then(|| now.plus(CYCLE))
         }

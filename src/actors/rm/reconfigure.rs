@@ -57,6 +57,7 @@ impl Handler<Reconfigure> for RmActor {
             self.show_without(&change.gone);
         }
         let earlier = self.earlier.clone();
+        let leaving = self.session.as_ref().map(|session| session.leaving.subscribe());
         let (id, topology, now) = (self.id.clone(), self.topology.clone(), self.clock.now());
         let extra = msg.extra.as_ref().filter(|_| !msg.tenant).map(|(extra, _)| extra.clone());
         let work = async move {
@@ -69,6 +70,10 @@ impl Handler<Reconfigure> for RmActor {
                 topology.apply_settings(&id, extra);
             }
             let Some(change) = change else { return Ok(false) };
+            if let Some(mut leaving) = leaving {
+                // It may bring back one of their names.
+                let _ = leaving.wait_for(|number| *number == 0).await;
+            }
             // A request that went by an earlier view is answered by the partition that it was for.
             handle::left(earlier).await;
             change.carry_out().await;

@@ -352,6 +352,10 @@ pub struct Registered {
     /// Events that the log told of before, where they are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<u64>,
+    /// What the extra configuration said at registration of settings that are read then alone; `None`, as in logs of earlier
+    /// releases: what it says now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fixed: Option<BTreeMap<String, String>>,
 }
 
 /// The configuration of a session changed.

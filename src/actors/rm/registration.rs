@@ -17,7 +17,7 @@ use super::{
     questions::Questions,
     record::{self, Ended, Manner, SavedStanding, SavedStandings, kind},
     session::Session,
-    settings::RmSettings,
+    settings::{RmSettings, fixed_of},
 };
 use crate::{
     actors::{directory::RmEntry, topology::PartitionHandle},
@@ -301,6 +301,7 @@ impl RmActor {
             policy_group: msg.policy_group,
             config: msg.config,
             default_config: msg.default_config,
+            fixed: fixed_of(&msg.extra),
             extra: msg.extra,
             budget: Budget::new(msg.settings.inward, msg.settings.outward),
             settings: msg.settings,
@@ -308,6 +309,7 @@ impl RmActor {
             // A session that is taken up from a log goes on after the last number in it.
             receipts: Receipts::after(0),
             forwarding: Forwarding::default(),
+            leaving: Arc::default(),
             keys: Arc::default(),
             partitions: Vec::new(),
             buffer: Buffer::default(),

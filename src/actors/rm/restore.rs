@@ -15,7 +15,7 @@ use super::{
     record::{self, Ended, SavedStandings, kind},
     replay::{Found, Replayed, State},
     session::Session,
-    settings::RmSettings,
+    settings::{RmSettings, fixed_of},
 };
 use crate::{
     config,
@@ -116,7 +116,7 @@ impl RmActor {
             State::Lost(why) => self.lost(log, why),
             State::Session(replayed) => {
                 let config = config::load(&replayed.registered.config);
-                let settings = RmSettings::read(&replayed.registered.extra);
+                let settings = RmSettings::of(&replayed.registered);
                 match (config, settings) {
                     (Ok(config), Ok(settings)) => {
                         self.log = Some(log);
@@ -191,7 +191,7 @@ impl RmActor {
             ..
         } = replayed;
         let asked = |number| record::asks_of(number).unwrap_or_default();
-        // They may have been lowered since it registered.
+        // Logs of earlier releases say what they are, not what they were when the lines came.
         let settings = RmSettings { bounds: buffer.widened(settings.bounds), ..settings };
         let budget = Budget::new(settings.inward, settings.outward);
         budget.made(buffer.undelivered());
@@ -206,12 +206,14 @@ impl RmActor {
             policy_group: registered.policy_group,
             config: Arc::new(config),
             default_config: registered.default_config,
+            fixed: registered.fixed.unwrap_or_else(|| fixed_of(&registered.extra)),
             extra: registered.extra,
             settings,
             budget,
             types,
             receipts,
             forwarding: Forwarding::default(),
+            leaving: Arc::default(),
             keys: Keys::after(keys.at(self.clock.now())),
             partitions: Vec::new(),
             buffer,
@@ -266,7 +268,13 @@ impl RmActor {
         for before in leaving.into_iter().chain(replicas.into_values()) {
             let conf = before.1.partition.conf.clone();
             let handle = self.launch_again(&session, 0, &conf, before, ctx);
-            actix::spawn(handle.stop.send(StopPartition));
+            let (gone, leaving) = (handle.stop.send(StopPartition), session.leaving.clone());
+            leaving.send_modify(|number| *number += 1);
+            actix::spawn(async move {
+                // With what it has recorded in the mailbox.
+                let _ = gone.await;
+                leaving.send_modify(|number| *number -= 1);
+            });
         }
         for (internal, questions) in unasked {
             session.unanswered(&internal, questions);
@@ -274,9 +282,8 @@ impl RmActor {
         // What was said to partitions may not have been recorded: all of it says what holds, not what changes.
         session.command_all(|| Command::ContainerStates(session.settings.all_container_states));
         session.command_all(|| Command::AskPredicates(session.asking != Predicates::Off));
-        if !session.reserves(self.topology.reserves()) {
-            session.command_all(|| Command::Reservations(false));
-        }
+        let reserves = session.reserves(self.topology.reserves());
+        session.command_all(|| Command::Reservations(reserves));
         session.tell_terms();
         if session.terms.shared {
             // Nobody remembers whose turn it was.

@@ -6,6 +6,8 @@ use std::{
     sync::Arc,
 };
 
+use tokio::sync::watch;
+
 use super::{
     buffer::Buffer,
     handle::Shared,
@@ -18,10 +20,9 @@ use super::{
 };
 use crate::{
     actors::topology::PartitionHandle,
-    config::LoadedConfig,
+    config::{LoadedConfig, table},
     domain::{
         command::{Command, PredicateAnswer, PredicateTerms},
-        duration,
         effect::Question,
         resources::Types,
         turns::Turns,
@@ -64,6 +65,11 @@ pub struct Session {
     pub receipts: Arc<Receipts>,
     /// Its requests that are on their way to the actor.
     pub forwarding: Forwarding,
+    /// Of its extra configuration what was read at registration alone, as it was then.
+    pub fixed: BTreeMap<String, String>,
+    /// Partitions that a configuration removed and that were still going when the server ended: so many are not gone yet. They
+    /// record to their end, so no snapshot is taken without them, and no other begins under their names.
+    pub leaving: Arc<watch::Sender<usize>>,
     /// The keys of its requests.
     pub keys: Arc<Keys>,
     /// Partitions in the order of the configuration.
@@ -268,18 +274,22 @@ impl Session {
             tenant: self.tenant,
             sync,
             events: None,
+            fixed: Some(self.fixed.clone()),
         }
     }
 
     /// Settings that are in force since it began, whatever was set later.
     pub fn at_registration(&self, sync: LogSync) -> BTreeMap<&'static str, String> {
         let [inward, outward] = self.budget.whole();
-        let RmSettings { bounds, grace, .. } = &self.settings;
+        let as_said = |key: &'static str| {
+            let default = || table::find(key).and_then(|row| row.default.map(str::to_owned));
+            (key, self.fixed.get(key).cloned().or_else(default).unwrap_or_default())
+        };
         BTreeMap::from([
             ("log.sync", sync.to_string()),
-            ("rm.bufferedBytes", bounds.bytes.to_string()),
-            ("rm.bufferedCallbacks", bounds.entries.to_string()),
-            ("rm.gracePeriod", duration::format(Nanos(i64::try_from(grace.as_nanos()).unwrap_or(i64::MAX)))),
+            as_said("rm.bufferedBytes"),
+            as_said("rm.bufferedCallbacks"),
+            as_said("rm.gracePeriod"),
             ("rm.itemsInFlight", inward.to_string()),
             ("rm.undeliveredCallbacks", outward.to_string()),
         ])

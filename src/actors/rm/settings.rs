@@ -2,9 +2,12 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{buffer::Bounds, log::LogSync};
+use super::{buffer::Bounds, log::LogSync, record::Registered};
 use crate::{
-    config::{extra, table},
+    config::{
+        extra,
+        table::{self, Scope},
+    },
     messages::partition::Patience,
 };
 
@@ -69,11 +72,30 @@ impl RmSettings {
         })
     }
 
+    /// Those in force in a recorded session.
+    ///
+    /// # Errors
+    /// As [`RmSettings::read`].
+    pub fn of(registered: &Registered) -> Result<RmSettings, String> {
+        let Some(fixed) = &registered.fixed else { return RmSettings::read(&registered.extra) };
+        let live = registered.extra.iter().filter(|(key, _)| !is_fixed(key));
+        RmSettings::read(&live.chain(fixed).map(|(key, value)| (key.clone(), value.clone())).collect())
+    }
+
     /// These, with what was read at registration as it is.
     pub fn after(self, present: &RmSettings) -> RmSettings {
         let RmSettings { grace, bounds, inward, outward, log_sync, .. } = *present;
         RmSettings { grace, bounds, inward, outward, log_sync, ..self }
     }
+}
+
+/// Of an extra configuration what is read at registration alone.
+pub fn fixed_of(extra: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    extra.iter().filter(|(key, _)| is_fixed(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+fn is_fixed(key: &str) -> bool {
+    table::find(key).is_some_and(|row| !row.live && row.scope() == Scope::ResourceManager)
 }
 
 fn size(count: u64) -> usize {

@@ -120,6 +120,10 @@ impl RmActor {
     /// Begins a snapshot.
     fn take_snapshot(&mut self, done: Option<oneshot::Sender<()>>, ctx: &mut Context<Self>) {
         let (Some(log), Some(session)) = (&mut self.log, &self.session) else { return };
+        if *session.leaving.borrow() > 0 {
+            // It would be without them. The next start reads more of the log.
+            return;
+        }
         log.snapshotting = true;
         log.done_again(0, Duration::ZERO);
         let (epoch, from, actor) = (session.epoch, log.last(), ctx.address());

@@ -254,7 +254,7 @@ impl Stage {
             }
         };
         self.state().config = Some(config.clone());
-        let settings = RmSettings::read(&registered.extra)?;
+        let settings = RmSettings::of(&registered)?;
         let rm: Arc<str> = self.player.flight.title.rm.as_str().into();
         let mut listing = Listing::default();
         listing.rms.push(RmEntry {

@@ -275,6 +275,7 @@ impl Server {
             tenant: true,
             sync: world.sync,
             events: None,
+            fixed: None,
         };
         let budget = Budget::new(settings.inward, settings.outward);
         let mut server = Server {

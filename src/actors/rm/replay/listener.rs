@@ -127,6 +127,7 @@ mod tests {
             tenant: false,
             sync: LogSync::Batch,
             events,
+            fixed: None,
         })
     }
 

@@ -84,7 +84,7 @@ impl Replayed {
 
     /// Goes by the extra configuration, which was checked when it came.
     fn with_settings(mut self) -> Replayed {
-        self.settings = RmSettings::read(&self.registered.extra).ok();
+        self.settings = RmSettings::of(&self.registered).ok();
         self
     }
 
@@ -109,7 +109,7 @@ impl Replayed {
     pub(super) fn reconfigured(&mut self, changed: Reconfigured) {
         let Reconfigured { config, default_config, extra, tenant } = changed;
         self.registered = Registered { config, default_config, extra, tenant, ..self.registered.clone() };
-        self.settings = RmSettings::read(&self.registered.extra).ok();
+        self.settings = RmSettings::of(&self.registered).ok();
     }
 
     pub(super) fn push(&mut self, partition: &Arc<str>, items: Vec<Outgoing>, asks: Predicates) {

@@ -103,7 +103,7 @@ pub async fn run(args: AuditArgs) -> ExitCode {
     let mut told = String::new();
     loop {
         match read(&args, &mut progress, &mut out::stdout()).await {
-            Ok(()) | Err(Error::Output(_)) => return ExitCode::SUCCESS,
+            Ok(()) => return ExitCode::SUCCESS,
             Err(Error::Lost(what)) if args.follow && progress.reached => {
                 if what != told {
                     out::note(format_args!("callboard: {what}; trying again"));

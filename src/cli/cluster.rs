@@ -43,6 +43,8 @@ enum Command {
         /// The resource manager
         rm: String,
         /// Id or URL of the server
+        // By another id: the option of that name says which server is asked.
+        #[arg(id = "at", value_name = "SERVER")]
         server: String,
         /// Until it does
         #[arg(long)]
@@ -51,6 +53,7 @@ enum Command {
     /// Have a server lead nothing, until it may again: others lead what it led
     Drain {
         /// Id or URL of the server
+        #[arg(id = "at", value_name = "SERVER")]
         server: String,
         /// Why; shown to operators
         #[arg(long, default_value = "")]
@@ -62,6 +65,7 @@ enum Command {
     /// Let a server lead again
     Undrain {
         /// Id or URL of the server
+        #[arg(id = "at", value_name = "SERVER")]
         server: String,
     },
     /// Put the logs of a data directory, whose server is stopped, into etcd: a cluster goes on with its sessions

@@ -26,6 +26,8 @@ use std::{
 use clap::{Arg, Args, Command};
 use serde::Deserialize;
 
+use super::door::Door;
+
 /// Which file, instead of the one in the home directory.
 const FILE: &str = "CALLBOARD_CLIENT_CONFIG";
 /// Which context.
@@ -74,6 +76,7 @@ enum Servers {
 struct Said {
     context: Option<String>,
     server: bool,
+    partition: bool,
     token: bool,
 }
 
@@ -83,6 +86,7 @@ impl Said {
         let mut said = Said {
             context: given(CONTEXT).map(|name| name.to_string_lossy().into_owned()),
             server: given(SERVER).is_some(),
+            partition: false,
             token: given(TOKEN).is_some(),
         };
         let mut args = args.map(|arg| arg.to_string_lossy().into_owned()).take_while(|arg| arg != "--");
@@ -93,8 +97,29 @@ impl Said {
                 _ => {}
             }
             said.server |= arg == "--server" || arg.starts_with("--server=");
+            said.partition |= arg == "--partition" || arg.starts_with("--partition=");
         }
         said
+    }
+}
+
+/// Options with which another command asks what this call asked, where it said so: its context or server, and its partition.
+pub fn repeated(door: &Door) -> Vec<(&'static str, String)> {
+    Said::read(env::args_os(), |name| env::var_os(name)).repeated(door)
+}
+
+impl Said {
+    fn repeated(&self, door: &Door) -> Vec<(&'static str, String)> {
+        let mut options = Vec::new();
+        match &self.context {
+            Some(context) => options.push(("--context", context.clone())),
+            None if self.server => options.push(("--server", door.server.clone())),
+            None => {}
+        }
+        if self.partition {
+            options.push(("--partition", door.partition.clone()));
+        }
+        options
     }
 }
 

@@ -74,7 +74,7 @@ pub async fn run(args: QueueArgs) -> ExitCode {
 /// Like [`run`], with the outputs chosen by the caller. Gives the exit status.
 pub async fn run_with(args: &QueueArgs, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
     let door = &args.door;
-    if let What::Stop(order) | What::Resume(order) | What::Drain { order, .. } = &args.what
+    if let What::Stop(order) | What::Resume(order) | What::Drain { order, wait: false, .. } = &args.what
         && !are_there(door, order, err).await
     {
         return 1;
@@ -85,7 +85,10 @@ pub async fn run_with(args: &QueueArgs, out: &mut dyn Write, err: &mut dyn Write
         What::Drain { order, wait: false, .. } => give(door, "drain", order, false, out, err).await,
         What::Drain { order, timeout, .. } => {
             let end = Instant::now() + *timeout;
-            match wait::within(door, end, give(door, "drain", order, true, out, err)).await {
+            let given = async {
+                if are_there(door, order, err).await { give(door, "drain", order, true, out, err).await } else { 1 }
+            };
+            match wait::within(door, end, given).await {
                 Ok(0) => {}
                 Ok(refused) => return refused,
                 Err(error) => return fail(err, &error),

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use self::state::Cluster;
 use super::{
+    client::net::Answer,
     door::{Door, Error},
     out,
     wait::{time, within},
@@ -213,7 +214,7 @@ async fn carry_out(args: &ResourceArgs, zone: TimeZone, err: &mut dyn Write) -> 
         }
         What::Expiration(ExpirationArgs { when }) => {
             let body = serde_json::json!({"expiration": when.seconds(Timestamp::now())});
-            door.post("resource/expiration", &body).await.map(|_| String::new())
+            done(door.post("resource/expiration", &body).await?).await
         }
     }
 }
@@ -239,7 +240,7 @@ async fn post(
 ) -> Result<String, Error> {
     let reason = (!reason.is_empty()).then(|| reason.join(" "));
     let request = Request { targets: targets.to_owned(), reason, overwrite, deadline };
-    door.post(path, &request).await.map(|_| String::new()).map_err(|mut error| {
+    let answer = door.post(path, &request).await.map_err(|mut error| {
         if error.status == Some(409) && overwrite.is_none() {
             let hint = match path.ends_with("undrain") {
                 true => "--force leaves those alone that are not drained",
@@ -248,7 +249,16 @@ async fn post(
             error.text = format!("{}; {hint}", error.text);
         }
         error
-    })
+    })?;
+    done(answer).await
+}
+
+/// An order that was carried out has an empty object for an answer: a page of something in front of the server is none.
+async fn done(answer: Answer) -> Result<String, Error> {
+    let broken = |why: String| Error { text: format!("what answers is no scheduler: {why}"), status: None };
+    let text = answer.text().await.map_err(|error| broken(error.to_string()))?;
+    serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&text).map_err(|why| broken(why.to_string()))?;
+    Ok(String::new())
 }
 
 #[cfg(test)]

@@ -228,7 +228,10 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     }
     // From here on, as reading logs takes its time: a process that is the first of a container ignores what it does not handle.
     let mut signals = Signals::new()?;
-    let access = Access::open(&args.access, &[("--http", http_addr), ("--grpc", grpc_addr)])?;
+    let mut access = Access::open(&args.access, &[("--http", http_addr), ("--grpc", grpc_addr)])?;
+    if let Some(url) = &args.cluster.advertise {
+        access.answer_to(url);
+    }
     let default_config = default_config(args.config.as_deref())?;
     let _lock = if args.ephemeral { None } else { Some(data::lock(&args.data)?) };
     let audit = audit::open((!args.ephemeral).then_some(args.data.as_path()))?;

@@ -155,6 +155,8 @@ fn revoke(file: &Path, wanted: &str, all: bool) -> anyhow::Result<Vec<String>> {
             bail!("{count} tokens are called \"{wanted}\": name one by its digest, or add --all: {}", gone.join(", "))
         }
     }
+    // The file itself, where it is a link to one: servers may read it by another name.
+    let file = &fs::canonicalize(file).with_context(named)?;
     let kept: String = text.lines().filter(|line| matches(line).is_none()).map(|line| format!("{line}\n")).collect();
     let was = fs::metadata(file).with_context(named)?;
     // Readable for whom it was before it takes its place: a server that cannot read it goes on with what was taken back.

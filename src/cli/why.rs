@@ -8,12 +8,13 @@ use serde::Deserialize;
 
 use super::{
     client::http::segment,
+    context,
     door::{Door, Error},
     human::{age, amounts, plural},
     out::{self, Output},
 };
 use crate::http::api::board::{
-    advice::{AdviceView, HolderView, HoldersView, PlaceView, RemedyView},
+    advice::{AdviceView, HolderView, HoldersView, PlaceView, RemedyView, quoted},
     timeline::{Timeline, TimelineRow},
     when::WhenView,
     why::{noun, shown},
@@ -136,6 +137,22 @@ pub async fn explained(door: &Door, application: &str) -> Result<String, Error> 
     Ok(told(&ask(door, application, None).await?.1, Timestamp::now()))
 }
 
+impl Explained {
+    /// Commands that can be copied ask the server that was asked, not one that happens to be the usual.
+    fn repeat(&mut self, options: &[(&str, String)]) {
+        let of_groups = self.waiting.iter_mut().filter_map(|group| group.advice.as_mut());
+        for remedy in self.advice.iter_mut().chain(of_groups).flat_map(|advice| &mut advice.remedies) {
+            let Some(copy) = &mut remedy.copy else { continue };
+            let lines = copy.lines().map(|line| {
+                let is_command = line.starts_with("callboard ");
+                let more = options.iter().filter(|(name, _)| is_command && !line.contains(name));
+                more.fold(line.to_owned(), |line, (name, value)| format!("{line} {name} {}", quoted(value)))
+            });
+            *copy = lines.collect::<Vec<_>>().join("\n");
+        }
+    }
+}
+
 /// The answer of the server, as it is and as it is shown.
 async fn ask(door: &Door, application: &str, ask: Option<&String>) -> Result<(String, Explained), Error> {
     let query = ask.map_or(String::new(), |ask| format!("&ask={}", segment(ask)));
@@ -143,7 +160,8 @@ async fn ask(door: &Door, application: &str, ask: Option<&String>) -> Result<(St
     let answer = door.get(&path).await?;
     let broken = |what: String| Error { text: format!("the server sent what is no explanation: {what}"), status: None };
     let text = answer.text().await.map_err(|error| broken(error.to_string()))?;
-    let explained = out::answer(&text).map_err(|error| broken(error.to_string()))?;
+    let mut explained: Explained = out::answer(&text).map_err(|error| broken(error.to_string()))?;
+    explained.repeat(&context::repeated(door));
     Ok((text, explained))
 }
 
@@ -210,7 +228,7 @@ fn told(app: &Explained, now: Timestamp) -> String {
         );
     }
     if let Some(timeline) = app.timeline.as_ref().filter(|timeline| !(timeline.rows.is_empty() && timeline.complete)) {
-        so_far(&mut text, timeline);
+        so_far(&mut text, &app.id, timeline);
     }
     text
 }
@@ -218,9 +236,13 @@ fn told(app: &Explained, now: Timestamp) -> String {
 /// Rows of a timeline that are printed: the last ones.
 const ROWS: usize = 12;
 
-fn so_far(text: &mut String, timeline: &Timeline) {
+fn so_far(text: &mut String, id: &str, timeline: &Timeline) {
     let more = timeline.rows.len().saturating_sub(ROWS);
-    let older = if more > 0 || !timeline.complete { " (older: callboard events --object)" } else { "" };
+    let older = if more > 0 || !timeline.complete {
+        format!(" (older: callboard events --object {})", quoted(id))
+    } else {
+        String::new()
+    };
     if timeline.rows.is_empty() {
         // Events older than those that the server keeps in memory are on its disk.
         let _ = writeln!(text, "\nSo far: nothing recent{older}");
@@ -378,13 +400,13 @@ task group g: 1 placeholder placed, 3 waiting, 0 replaced, 0 timed out
         };
         let rows = vec![row("2026-11-20T10:00:00.5Z", "asked for 1 core", 3), row("soon", "withdrawn", 1)];
         let mut told_so_far = String::new();
-        so_far(&mut told_so_far, &Timeline { rows, complete: true });
+        so_far(&mut told_so_far, "a 1", &Timeline { rows, complete: true });
         let expected =
             "\nSo far:\n  2026-11-20T10:00:00Z  ask k: asked for 1 core (3 times)\n  soon  ask k: withdrawn\n";
         assert_eq!(told_so_far, expected);
         let mut of_long_ago = String::new();
-        so_far(&mut of_long_ago, &Timeline { rows: Vec::new(), complete: false });
-        assert_eq!(of_long_ago, "\nSo far: nothing recent (older: callboard events --object)\n");
+        so_far(&mut of_long_ago, "a 1", &Timeline { rows: Vec::new(), complete: false });
+        assert_eq!(of_long_ago, "\nSo far: nothing recent (older: callboard events --object 'a 1')\n");
         let now = "2026-11-23T10:00:00Z".parse().unwrap();
         assert!(told(&explained, now).ends_with("submitted 3d ago, 0 allocations\nNo ask of it waits.\n"));
         explained.ask = Some(AskState { key: "k".into(), state: "allocated".into(), node: Some("n1".into()) });

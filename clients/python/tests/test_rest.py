@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 
 import pytest
@@ -88,3 +89,18 @@ async def test_every_method_without_more_arguments_is_answered(busy: Server) -> 
                 await method(*[PARTITION] * len(needed))
                 called += 1
     assert called >= 20
+
+
+async def test_what_is_no_scheduler_is_told() -> None:
+    async def page(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = b"<html>busy</html>"
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%s" % (len(body), body))
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(page, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, Rest(f"http://127.0.0.1:{port}") as rest:
+        with pytest.raises(UnreachableError, match="is no scheduler"):
+            await rest.ws.partitions()

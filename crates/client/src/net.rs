@@ -37,10 +37,12 @@ use super::trust::{self, Trust};
 /// How long it may take to reach a server.
 const CONNECT: Duration = Duration::from_secs(30);
 
-/// Where there are several servers, one that does not answer is asked so often whether it is there,
+/// A server that does not answer is asked so often whether it is there,
 const BEAT: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 3_000 });
-/// and may take so long to say so.
+/// and may take so long to say so where there are others,
 const PATIENCE: Duration = Duration::from_secs(4);
+/// and so long where there is no other.
+const ALONE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 20 });
 
 /// Why nothing came back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
@@ -109,11 +111,12 @@ const PORT: u16 = 9080;
 
 type Connections = Pool<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// Where a server says that it is there. A process that hangs keeps its connections: it is left where there are others.
+/// Where a server says that it is there. A process that hangs keeps its connections: it is left, or waited for no longer.
 #[derive(Debug)]
 struct Watch {
     pool: Connections,
     url: String,
+    patience: Duration,
 }
 
 impl Watch {
@@ -121,7 +124,7 @@ impl Watch {
         loop {
             sleep(BEAT).await;
             let Ok(request) = Request::get(&*self.url).body(Full::default()) else { return pending().await };
-            if timeout(PATIENCE, self.pool.request(request)).await.is_err() {
+            if timeout(self.patience, self.pool.request(request)).await.is_err() {
                 return Failed { text: "it takes connections and answers nothing".to_owned(), was_there: true };
             }
         }
@@ -247,10 +250,9 @@ impl Client {
     async fn send_to(&self, method: Method, url: &str, body: Option<Body>) -> Result<Answer, (Failed, bool)> {
         // What has a number counts once.
         let harmless = method.is_safe() || body.as_ref().is_some_and(|body| body.number.is_some());
-        let watch = self.has_several().then(|| {
-            let server = url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
-            Watch { pool: self.pool.clone(), url: format!("{server}/livez") }
-        });
+        let server = url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
+        let patience = if self.has_several() { PATIENCE } else { ALONE };
+        let watch = Some(Watch { pool: self.pool.clone(), url: format!("{server}/livez"), patience });
         let mut request = Request::builder().method(method).uri(url);
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization.clone());
@@ -479,5 +481,10 @@ mod tests {
         assert_eq!(failed.text, "it takes connections and answers nothing");
         assert!(client.send(Method::POST, &url, Some(Body::json("{}"))).await.is_ok());
         answering.abort();
+        // Where there is no other it is not waited for without end either.
+        let url = format!("http://{stopped}");
+        let client = Client::new(&url, &Trust::default()).unwrap();
+        let failed = client.send(Method::GET, &url, None).await.unwrap_err();
+        assert_eq!(failed.text, "it takes connections and answers nothing");
     }
 }

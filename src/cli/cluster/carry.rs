@@ -56,8 +56,14 @@ fn told(done: &[Carried], what: &str) -> String {
 
 /// Logs of a data directory into etcd.
 pub(super) async fn import(args: &CarryArgs) -> anyhow::Result<String> {
-    let _lock = data::lock(&args.data)?;
     let base = args.data.join("log");
+    if !base.is_dir() {
+        bail!(
+            "--data {}: there are no logs of a server in it: name the directory that it was started with",
+            args.data.display()
+        );
+    }
+    let _lock = data::lock(&args.data)?;
     let (mark, before) = Mark::open(&base).with_context(|| format!("--data {}", args.data.display()))?;
     if !before.is_whole() && !log::directories(&base)?.is_empty() {
         bail!(

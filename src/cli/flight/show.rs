@@ -2,6 +2,7 @@
 
 use std::{io::Write as _, process::ExitCode};
 
+use anyhow::Context as _;
 use serde_json::json;
 
 use super::{ShowArgs, player, words};
@@ -34,13 +35,10 @@ pub fn run(args: &ShowArgs) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
         if is_wanted && let Some(text) = text(&record, &replay, args) {
-            // Whoever stopped reading wants no more.
-            if out.write_all(text.as_bytes()).is_err() {
-                return Ok(ExitCode::SUCCESS);
-            }
+            out.write_all(text.as_bytes()).context("the output cannot be written")?;
         }
     }
-    let _ = out.flush();
+    out.flush().context("the output cannot be written")?;
     if let Some(damage) = &flight.damage {
         out::note(format_args!("callboard: what follows cannot be read: {damage}"));
         return Ok(ExitCode::FAILURE);

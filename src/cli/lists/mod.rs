@@ -325,7 +325,13 @@ pub async fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
         let now = states(&list);
         list.rows.retain(|row| known.get(&row.name) != now.get(&row.name));
         let gone = known.keys().filter(|name| !now.contains_key(*name));
-        let mut text = gone.fold(String::new(), |text, name| format!("{text}{} is gone\n", out::line(name)));
+        let gone = gone.map(|name| format!("{} is no longer in the list", out::line(name)));
+        let mut text = String::new();
+        match show.output {
+            Format::Table | Format::Wide => gone.for_each(|gone| text.extend([&*gone, "\n"])),
+            // Programs read it, and names alone are those of what is there.
+            _ => gone.for_each(out::note),
+        }
         if !list.rows.is_empty() {
             text.push_str(&match show.output {
                 Format::Table | Format::Wide => list.table(show.output == Format::Wide, false),

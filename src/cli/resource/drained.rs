@@ -68,7 +68,8 @@ async fn ask(door: &Door, targets: &str) -> Result<(Cluster, Vec<Node>, BTreeSet
 /// for the node of that id.
 fn ranks(cluster: &Cluster, nodes: &[Node], targets: &str) -> BTreeSet<u32> {
     if let Ok(ids) = IdSet::parse(targets) {
-        return ids.iter().collect();
+        // Only those that are there: nobody counts up to a billion.
+        return (0..cluster.0.len() as u32).filter(|rank| ids.contains(*rank)).collect();
     }
     let names: BTreeSet<String> = HostList::parse(targets).map(|names| names.iter().collect()).unwrap_or_default();
     let hosts: BTreeSet<&str> = cluster.0.iter().map(|target| &*target.host).collect();

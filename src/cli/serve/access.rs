@@ -114,6 +114,12 @@ impl Access {
         }
     }
 
+    /// Other servers find this one at this address, so it answers to that name without tokens too. What is no origin is told of by
+    /// whoever reads the option.
+    pub fn answer_to(&mut self, url: &str) {
+        self.allowed.extend(url.parse::<Origin>());
+    }
+
     /// Which pages may use the HTTP doors at this address.
     pub fn origins(&self, addr: SocketAddr) -> Origins {
         Origins::new(self.tokens.is_none(), addr.ip(), self.allowed.clone())
@@ -179,6 +185,23 @@ mod tests {
     fn open(args: &AccessArgs, addr: &str) -> Result<Access, String> {
         let doors = [("--http", Some(addr.parse().unwrap())), ("--grpc", None)];
         Access::open(args, &doors).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn it_answers_to_the_name_at_which_other_servers_find_it() {
+        use actix_web::http::{Method, header};
+
+        let args = AccessArgs { insecure: true, ..AccessArgs::default() };
+        let mut access = open(&args, "0.0.0.0:9080").unwrap();
+        let mut headers = header::HeaderMap::new();
+        headers.insert(header::HOST, header::HeaderValue::from_static("callboard2:9080"));
+        let lets_in = |access: &Access| {
+            let origins = access.origins("0.0.0.0:9080".parse().unwrap());
+            origins.check(&Method::GET, &"/api/v1/settings".parse().unwrap(), &headers).is_ok()
+        };
+        assert!(!lets_in(&access));
+        access.answer_to("http://callboard2:9080");
+        assert!(lets_in(&access));
     }
 
     #[test]

@@ -38,6 +38,26 @@ fn shown_commands_are_those_of_the_program() {
     assert_eq!(faults, "");
 }
 
+/// What is named so takes the place of the option of all commands, without a word.
+#[test]
+fn no_argument_of_a_command_has_the_name_of_an_option_of_all() {
+    let mut faults = String::new();
+    let mut commands = vec![(Cli::command(), String::new(), Vec::new())];
+    while let Some((command, path, globals)) = commands.pop() {
+        let path = format!("{path} {}", command.get_name());
+        let own: Vec<String> =
+            command.get_arguments().filter(|arg| arg.is_global_set()).map(|arg| arg.get_id().to_string()).collect();
+        for arg in command.get_arguments().filter(|arg| !arg.is_global_set()) {
+            if globals.contains(&arg.get_id().to_string()) {
+                let _ = writeln!(faults, "{path}: {}", arg.get_id());
+            }
+        }
+        let all: Vec<String> = globals.into_iter().chain(own).collect();
+        commands.extend(command.get_subcommands().map(|below| (below.clone(), path.clone(), all.clone())));
+    }
+    assert_eq!(faults, "");
+}
+
 /// The commands of the program in a line of a shell, as words.
 fn commands(line: &str) -> Vec<Vec<String>> {
     let (mut found, mut words, mut word, mut quote) = (Vec::new(), Vec::new(), None::<String>, None);

@@ -44,7 +44,10 @@ class Door:
         except httpx.HTTPError as error:
             raise UnreachableError(f"{self._http.base_url}: {error!r}") from None
         _raise(answer)
-        told: object = answer.json()
+        try:
+            told: object = answer.json()
+        except ValueError:
+            raise UnreachableError(f"what answers at {answer.url} is no scheduler: {answer.text[:80]!r}") from None
         return told
 
     async def _lines(self, verb: str, path: str, query: Query | None = None) -> AsyncIterator[dict[str, Any]]:
@@ -58,7 +61,12 @@ class Door:
                 async for line in answer.aiter_lines():
                     # Empty ones say that the server is there.
                     if line.strip():
-                        yield encoding.loads(line)
+                        try:
+                            told = encoding.loads(line)
+                        except ValueError:
+                            text = f"what answers at {answer.url} is no scheduler: {line[:80]!r}"
+                            raise UnreachableError(text) from None
+                        yield told
             finally:
                 await answer.aclose()
         except httpx.HTTPError as error:

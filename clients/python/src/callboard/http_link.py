@@ -69,7 +69,10 @@ class HttpLink(Link):
         answer = await self._ask(verb, path, content, **more)
         if not answer.is_success:
             raise _fault(answer)
-        return answer.json()
+        try:
+            return answer.json()
+        except ValueError:
+            raise Fault(Kind.BROKEN, f"what answers at {answer.url} is no scheduler: {answer.text[:80]!r}") from None
 
     async def register(self, request: si.RegisterResourceManagerRequest) -> Opened:
         self._rm = f"/si/v1/rm/{quote(request.rmID)}"

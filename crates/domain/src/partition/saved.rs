@@ -6,7 +6,10 @@
 //!
 //! A head of 32 bytes (a mark, the format, the version of the domain, a checksum and the length of what follows) stands before it.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    iter::successors,
+    sync::{Arc, LazyLock},
+};
 
 use twox_hash::XxHash3_64;
 
@@ -18,7 +21,7 @@ use crate::{
     keys::Allocs,
     resources::{Resource, Types},
     table::Table,
-    types::AllocIx,
+    types::{AllocIx, QueueIx},
 };
 
 /// Version of the format. It is raised when what was written before reads otherwise; fields that are added are no such change.
@@ -220,6 +223,10 @@ impl Partition {
             return Err(from.fail("something follows that does not belong here").into());
         }
         partition.list_asks(&hidden, &from)?;
+        if !partition.all_paths_end_at_root() {
+            // Whoever walks up would never arrive.
+            return Err(from.fail("a queue is not below root").into());
+        }
         if crate::planted!("load-drains") {
             partition.drained_ids = imbl::OrdSet::new();
         }
@@ -234,6 +241,16 @@ impl Partition {
         partition.ugm.limit_again(limits_of(&conf).iter().map(|(path, entries)| (path, *entries)));
         partition.promise_users();
         Ok(partition)
+    }
+
+    /// Those of all queues, and of the queues of all applications.
+    fn all_paths_end_at_root(&self) -> bool {
+        let queues = self.queues.keys();
+        let above = |queue: &QueueIx| self.queues.get(*queue)?.parent;
+        let ends_at_root = |queue: QueueIx| successors(Some(queue), above).take(queues.len()).last() == Some(self.root);
+        self.queues.get(self.root).is_some_and(|root| root.parent.is_none())
+            && queues.iter().all(|queue| ends_at_root(*queue))
+            && self.apps.iter().all(|(_, app)| self.queues.get(app.queue).is_some())
     }
 
     /// Rows that their application does not know by their key, as another one has the same.
@@ -346,6 +363,20 @@ mod tests {
         assert!(partition.schedule(64, now, &mut effects) > 1);
         assert_eq!(partition.audit(), []);
         partition.save()
+    }
+
+    #[test]
+    fn a_queue_that_is_not_below_root_is_refused() {
+        let mut partition = Partition::load(&bytes(), &Types::default()).expect("sound");
+        let [root, leaf] = ["root", "root.a"].map(|path| partition.queue_by_path[path]);
+        let refused = |partition: &Partition| {
+            matches!(Partition::load(&partition.save(), &Types::default()), Err(Unreadable::Content(_)))
+        };
+        partition.queues[root].parent = Some(leaf);
+        assert!(refused(&partition), "below itself");
+        partition.queues[root].parent = None;
+        partition.queues[leaf].parent = Some(QueueIx(9));
+        assert!(refused(&partition), "below what is not there");
     }
 
     proptest! {

@@ -90,10 +90,18 @@ impl MakingRoom {
 }
 
 impl RmActor {
+    /// A snapshot may begin: none is under way, the log can be written, and all partitions would be in it. Until then the next start
+    /// reads more of the log.
+    fn may_snapshot(&self) -> bool {
+        let (Some(log), Some(session)) = (&self.log, &self.session) else { return false };
+        !log.snapshotting && log.failing().is_none() && *session.leaving.borrow() == 0
+    }
+
     /// Begins a snapshot, where enough was recorded since the last.
     pub(super) fn snapshot_if_due(&mut self, ctx: &mut Context<Self>) {
+        let may = self.may_snapshot();
         let (Some(log), Some(session)) = (&mut self.log, &self.session) else { return };
-        if log.snapshotting || log.behind() < log.due || log.failing().is_some() {
+        if !may || log.behind() < log.due {
             return;
         }
         let reached = log.trail.note(self.clock.now(), session.buffer.delivered());
@@ -111,7 +119,7 @@ impl RmActor {
         self.for_room.pass();
         let Some(log) = &self.log else { return };
         let due = self.for_room.snapshots > 0 || log.behind() >= bytes / 16;
-        if due && !log.snapshotting && log.failing().is_none() && log.behind() > 0 {
+        if due && log.behind() > 0 && self.may_snapshot() {
             self.for_room.snapshots = self.for_room.snapshots.saturating_sub(1);
             self.take_snapshot(None, ctx);
         }
@@ -120,10 +128,6 @@ impl RmActor {
     /// Begins a snapshot.
     fn take_snapshot(&mut self, done: Option<oneshot::Sender<()>>, ctx: &mut Context<Self>) {
         let (Some(log), Some(session)) = (&mut self.log, &self.session) else { return };
-        if *session.leaving.borrow() > 0 {
-            // It would be without them. The next start reads more of the log.
-            return;
-        }
         log.snapshotting = true;
         log.done_again(0, Duration::ZERO);
         let (epoch, from, actor) = (session.epoch, log.last(), ctx.address());
@@ -259,9 +263,8 @@ impl Handler<CloseLog> for RmActor {
     /// First what was recorded is on the disk; a snapshot, so that the next start is quick, is an extra.
     fn handle(&mut self, _msg: CloseLog, ctx: &mut Self::Context) -> Self::Result {
         let (flushed, rm) = (self.flushed(false), self.id.clone());
-        let is_wanted =
-            self.log.as_ref().is_some_and(|log| log.behind() > 0 && !log.snapshotting && log.failing().is_none());
-        let written = (is_wanted && self.session.is_some()).then(|| {
+        let is_wanted = self.log.as_ref().is_some_and(|log| log.behind() > 0) && self.may_snapshot();
+        let written = is_wanted.then(|| {
             let (done, written) = oneshot::channel();
             self.take_snapshot(Some(done), ctx);
             written

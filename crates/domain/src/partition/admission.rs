@@ -143,9 +143,10 @@ impl Partition {
         }
     }
 
-    /// A gang needs a fifo leaf and a total that its queues can hold (R3.37, QUE-047).
+    /// A gang needs a fifo leaf and a total that its queues can hold (R3.37, QUE-047); what runs already is taken, whatever they may
+    /// hold by now (R3.28).
     pub(super) fn check_gang(&self, ix: QueueIx, app: &App) -> Result<(), Arc<str>> {
-        let Some(ask) = &app.gang.placeholder_ask else { return Ok(()) };
+        let Some(ask) = app.gang.placeholder_ask.as_ref().filter(|_| !app.forced) else { return Ok(()) };
         let row = &self.queues[ix];
         if row.settings.sort_fair {
             return Err(format!(

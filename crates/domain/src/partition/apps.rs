@@ -129,8 +129,7 @@ impl Partition {
         }
         let queue = self.place_application(item, row, cx)?;
         self.apply_tags(queue, &item.tags, cx);
-        // What runs already is taken, whatever its queue may hold by now (R3.28).
-        if !forced && let Err(reason) = self.check_gang(queue, row) {
+        if let Err(reason) = self.check_gang(queue, row) {
             row.queue_path = self.queues[queue].path.clone();
             return Err(reason);
         }

@@ -240,8 +240,8 @@ impl Partition {
         let heads = app.groups_by_key.iter().filter(|(key, _)| key.may_replace());
         let heads: BTreeMap<_, _> =
             heads.filter_map(|(key, group)| Some((group.asks.get_min()?.0, key.clone()))).collect();
-        let indexed: BTreeMap<_, _> = app.gang.replacing.0.clone();
-        if heads != indexed {
+        let indexed = &app.gang.replacing.0;
+        if heads != *indexed {
             let text = format!("groups that may replace are {indexed:?}, should be {heads:?}");
             report.0.push(Finding { object: name(), text });
         }

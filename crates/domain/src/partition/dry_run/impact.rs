@@ -64,7 +64,7 @@ impl Partition {
             Placement::Recovery => return None,
         };
         let queue = *self.queue_by_path.get(path.as_str())?;
-        self.check_gang(queue, row).err().filter(|_| !row.forced).map(|reason| reason.to_string())
+        self.check_gang(queue, row).err().map(|reason| reason.to_string())
     }
 }
 

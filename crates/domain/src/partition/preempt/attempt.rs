@@ -174,30 +174,22 @@ impl Partition {
     /// The bounds of the present cycle are reached: when asks of the leaf may try again.
     fn must_wait(&mut self, leaf: QueueIx, app: AppIx, now: Nanos) -> Option<Nanos> {
         let used_up = self.are_attempts_used_up(leaf, now);
-        let mut first = self.search.first_apps.range((leaf, AppIx(0))..=(leaf, AppIx(u32::MAX))).peekable();
-        let is_first = self.search.first_apps.contains(&(leaf, app));
-        let others = first.peek().is_some() && !is_first;
-        let until = self.search.began.plus(CYCLE);
-        let mut waits = |wanted: bool| {
-            if wanted && !self.search.tried.contains(&app) {
-                self.search.denied_apps.insert((leaf, app));
-            }
-            Some(until)
-        };
-        if used_up || others {
-            return waits(true);
+        let search = &mut self.search;
+        let is_first = search.first_apps.contains(&(leaf, app));
+        let mut first = search.first_apps.range((leaf, AppIx(0))..=(leaf, AppIx(u32::MAX)));
+        let waits_in_leaf = used_up || (!is_first && first.next().is_some());
+        let leaf_waits = search.visits >= VISITS || !(search.first.is_empty() || search.first.contains(&leaf));
+        if !waits_in_leaf && !leaf_waits {
+            return (self.ask_shim && !self.may_ask()).then(|| now.plus(CYCLE));
         }
-        let others = !self.search.first.is_empty() && !self.search.first.contains(&leaf);
-        if others || self.search.visits >= VISITS {
-            // Its turn in the leaf comes with that of the leaf.
-            let until = waits(is_first);
-            if self.queues[leaf].attempts.1 == 0 {
-                self.search.denied.insert(leaf);
-            }
-            until
-        } else {
-            (self.ask_shim && !self.may_ask()).then(|| now.plus(CYCLE))
+        // Its turn in the leaf lasts until the leaf has its own.
+        if (waits_in_leaf || is_first) && !search.tried.contains(&app) {
+            search.denied_apps.insert((leaf, app));
         }
+        if !waits_in_leaf && self.queues[leaf].attempts.1 == 0 {
+            search.denied.insert(leaf);
+        }
+        Some(search.began.plus(CYCLE))
     }
 
     fn wake_for_preemption(&mut self, app: AppIx, at: Nanos, now: Nanos) {

@@ -18,7 +18,7 @@ use super::{
         net::{Client, sentence},
         trust::Trust,
     },
-    url,
+    out, url,
 };
 use crate::store::log::{self, mark::Mark};
 
@@ -104,7 +104,7 @@ pub async fn run(args: &LogArgs) -> anyhow::Result<ExitCode> {
         let found = log::size(&dir).map_or(0, |bytes| bytes);
         infos.push(Info { bytes: found, ..Info::damaged(&dir, format!("put aside as {}", dir.display())) });
     }
-    let mut out = io::stdout().lock();
+    let mut out = out::stdout();
     if args.json {
         serde_json::to_writer_pretty(&mut out, &infos)?;
         writeln!(out)?;

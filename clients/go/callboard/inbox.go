@@ -141,7 +141,7 @@ func (s *session) handle() {
 		s.inbox.queue = s.inbox.queue[1:]
 		s.inbox.handling = true
 		if s.known != nil {
-			s.known.responded(next.call)
+			s.known.responded(next.call, s.expected)
 			s.swallow(next.call)
 		}
 		s.mu.Unlock()

@@ -25,9 +25,11 @@ import (
 type inventory struct {
 	nodes        map[place]*knownNode
 	applications map[place]*si.AddApplicationRequest
-	// Applications by their ids: answers do not name the partition.
-	named       map[string][]place
-	allocations map[place]*si.Allocation
+	allocations  map[place]*si.Allocation
+	// Applications and allocations by their names: answers do not always name the partition.
+	named names
+	// Allocations by the id of their application.
+	of map[string]map[place]struct{}
 	// What the shim was told of: that it was accepted, or is placed.
 	told map[place]struct{}
 	// Keys of all in the order in which they came.
@@ -35,8 +37,33 @@ type inventory struct {
 	number uint64
 }
 
-// place is an id within a partition.
-type place struct{ kind, partition, id string }
+// place is an id within a partition, that of an allocation within its application.
+type place struct{ kind, partition, application, id string }
+
+// name is a place as far as answers tell it.
+type name struct{ kind, application, id string }
+
+func (p place) name() name { return name{p.kind, p.application, p.id} }
+
+// names are places by their names.
+type names map[name][]place
+
+func (n names) add(at place) { n[at.name()] = append(n[at.name()], at) }
+
+func (n names) remove(at place) {
+	name := at.name()
+	left := slices.DeleteFunc(n[name], func(other place) bool { return other == at })
+	if len(left) == 0 {
+		delete(n, name)
+		return
+	}
+	n[name] = left
+}
+
+// find gives the places of a name, to go through while they change.
+func (n names) find(kind, application, id string) []place {
+	return slices.Clone(n[name{kind, application, id}])
+}
 
 type knownNode struct {
 	info        *si.NodeInfo
@@ -55,8 +82,9 @@ func newInventory() *inventory {
 	return &inventory{
 		nodes:        map[place]*knownNode{},
 		applications: map[place]*si.AddApplicationRequest{},
-		named:        map[string][]place{},
 		allocations:  map[place]*si.Allocation{},
+		named:        names{},
+		of:           map[string]map[place]struct{}{},
 		told:         map[place]struct{}{},
 		order:        map[place]uint64{},
 	}
@@ -70,7 +98,13 @@ func at(kind, partition, id string) place {
 	if partition == "" {
 		partition = usualPartition
 	}
-	return place{kind, partition, id}
+	return place{kind: kind, partition: partition, id: id}
+}
+
+func allocationAt(partition, application, key string) place {
+	at := at(anAllocation, partition, key)
+	at.application = application
+	return at
 }
 
 func (i *inventory) note(at place) {
@@ -108,7 +142,7 @@ func (i *inventory) requested(request *callboardv1.Request) {
 			key := at(anApplication, new.GetPartitionName(), new.GetApplicationID())
 			if _, known := i.applications[key]; !known {
 				i.applications[key] = proto.Clone(new).(*si.AddApplicationRequest)
-				i.named[key.id] = append(i.named[key.id], key)
+				i.named.add(key)
 				i.note(key)
 			}
 		}
@@ -117,18 +151,41 @@ func (i *inventory) requested(request *callboardv1.Request) {
 		}
 	case *callboardv1.Request_Allocation:
 		for _, allocation := range asked.Allocation.GetAllocations() {
-			key := at(anAllocation, allocation.GetPartitionName(), allocation.GetAllocationKey())
+			key := allocationAt(allocation.GetPartitionName(), allocation.GetApplicationID(), allocation.GetAllocationKey())
 			next := proto.Clone(allocation).(*si.Allocation)
 			if before, known := i.allocations[key]; known && next.GetNodeID() == "" {
 				// A change of its size leaves it where it is.
 				next.NodeID = before.GetNodeID()
 			}
-			i.allocations[key] = next
-			i.note(key)
+			i.allocated(key, next)
 		}
 		for _, release := range asked.Allocation.GetReleases().GetAllocationsToRelease() {
 			i.release(release)
 		}
+	}
+}
+
+func (i *inventory) allocated(at place, allocation *si.Allocation) {
+	if _, known := i.allocations[at]; !known {
+		i.named.add(at)
+		if i.of[at.application] == nil {
+			i.of[at.application] = map[place]struct{}{}
+		}
+		i.of[at.application][at] = struct{}{}
+		i.note(at)
+	}
+	i.allocations[at] = allocation
+}
+
+func (i *inventory) forgetAllocation(at place) {
+	if _, known := i.allocations[at]; !known {
+		return
+	}
+	forget(i, i.allocations, at)
+	i.named.remove(at)
+	delete(i.of[at.application], at)
+	if len(i.of[at.application]) == 0 {
+		delete(i.of, at.application)
 	}
 }
 
@@ -153,7 +210,7 @@ func (i *inventory) node(node *si.NodeInfo) {
 		forget(i, i.nodes, key)
 		for key, allocation := range i.allocations {
 			if allocation.GetNodeID() == node.GetNodeID() {
-				forget(i, i.allocations, key)
+				i.forgetAllocation(key)
 			}
 		}
 	}
@@ -161,17 +218,14 @@ func (i *inventory) node(node *si.NodeInfo) {
 
 func (i *inventory) removeApplication(key place) {
 	forget(i, i.applications, key)
-	i.named[key.id] = slices.DeleteFunc(i.named[key.id], func(other place) bool { return other == key })
-	if len(i.named[key.id]) == 0 {
-		delete(i.named, key.id)
-	}
+	i.named.remove(key)
 	i.removeAllocations(key)
 }
 
 func (i *inventory) removeAllocations(key place) {
-	for at, allocation := range i.allocations {
-		if at.partition == key.partition && allocation.GetApplicationID() == key.id {
-			forget(i, i.allocations, at)
+	for at := range i.of[key.id] {
+		if at.partition == key.partition {
+			i.forgetAllocation(at)
 		}
 	}
 }
@@ -182,7 +236,7 @@ func (i *inventory) release(release *si.AllocationRelease) {
 		i.removeAllocations(of)
 		return
 	}
-	key := at(anAllocation, release.GetPartitionName(), release.GetAllocationKey())
+	key := allocationAt(release.GetPartitionName(), release.GetApplicationID(), release.GetAllocationKey())
 	// The shim could not carry it out: it waits again.
 	const failedOnRM = 5
 	if known := i.allocations[key]; known != nil && release.GetTerminationType() == failedOnRM {
@@ -190,17 +244,28 @@ func (i *inventory) release(release *si.AllocationRelease) {
 		delete(i.told, key)
 		return
 	}
-	forget(i, i.allocations, key)
+	i.forgetAllocation(key)
 }
 
-// responded notes what the server answered.
-func (i *inventory) responded(call *callboardv1.Call) {
+// responded notes what the server answered. Of what it is being told again it has nothing until it says so.
+func (i *inventory) responded(call *callboardv1.Call, again *expectation) {
+	// An id that is refused may be that of one that is there, which stays there.
+	isThere := func(key place) bool {
+		_, told := i.told[key]
+		return told && !again.has(key)
+	}
+	refused := func(id string) {
+		for _, key := range i.named.find(anApplication, "", id) {
+			if !isThere(key) {
+				i.removeApplication(key)
+			}
+		}
+	}
 	switch told := call.Call.(type) {
 	case *callboardv1.Call_Node:
 		for _, node := range told.Node.GetRejected() {
-			// Only one that never came: an update of one that is there leaves it there.
 			key := at(aNode, "", node.GetNodeID())
-			if _, accepted := i.told[key]; !accepted {
+			if !isThere(key) {
 				forget(i, i.nodes, key)
 			}
 		}
@@ -212,46 +277,44 @@ func (i *inventory) responded(call *callboardv1.Call) {
 		}
 	case *callboardv1.Call_Application:
 		for _, application := range told.Application.GetAccepted() {
-			for _, key := range i.named[application.GetApplicationID()] {
+			for _, key := range i.named.find(anApplication, "", application.GetApplicationID()) {
 				i.told[key] = struct{}{}
 			}
 		}
 		for _, application := range told.Application.GetRejected() {
-			for _, key := range slices.Clone(i.named[application.GetApplicationID()]) {
-				i.removeApplication(key)
-			}
+			refused(application.GetApplicationID())
 		}
 		for _, application := range told.Application.GetUpdated() {
 			switch application.GetState() {
-			case "Completed", "Failed", "Expired", "Rejected":
-				for _, key := range slices.Clone(i.named[application.GetApplicationID()]) {
+			case "Rejected":
+				refused(application.GetApplicationID())
+			case "Completed", "Failed", "Expired":
+				for _, key := range i.named.find(anApplication, "", application.GetApplicationID()) {
 					i.removeApplication(key)
 				}
 			}
 		}
 	case *callboardv1.Call_Allocation:
 		for _, new := range told.Allocation.GetNew() {
-			key := at(anAllocation, new.GetPartitionName(), new.GetAllocationKey())
+			key := allocationAt(new.GetPartitionName(), new.GetApplicationID(), new.GetAllocationKey())
 			if known := i.allocations[key]; known != nil {
 				known.NodeID = new.GetNodeID()
 			} else {
-				i.allocations[key] = proto.Clone(new).(*si.Allocation)
-				i.note(key)
+				i.allocated(key, proto.Clone(new).(*si.Allocation))
 			}
 			i.told[key] = struct{}{}
 		}
 		for _, rejected := range told.Allocation.GetRejectedAllocations() {
-			for key, allocation := range i.allocations {
-				if key.id == rejected.GetAllocationKey() && allocation.GetApplicationID() == rejected.GetApplicationID() &&
-					allocation.GetNodeID() == "" {
-					forget(i, i.allocations, key)
+			for _, key := range i.named.find(anAllocation, rejected.GetApplicationID(), rejected.GetAllocationKey()) {
+				if i.allocations[key].GetNodeID() == "" || again.has(key) {
+					i.forgetAllocation(key)
 				}
 			}
 		}
 		for _, released := range told.Allocation.GetReleased() {
 			// The others go when the shim has confirmed them.
 			if released.GetTerminationType() == si.TerminationType_STOPPED_BY_RM {
-				forget(i, i.allocations, at(anAllocation, released.GetPartitionName(), released.GetAllocationKey()))
+				i.forgetAllocation(allocationAt(released.GetPartitionName(), released.GetApplicationID(), released.GetAllocationKey()))
 			}
 		}
 	}

@@ -34,7 +34,7 @@ func (s *session) replay(why error) (*link, error) {
 	s.replaying = true
 	s.replays++
 	turn := s.replays
-	s.expected, s.before = map[place]bool{}, map[string]struct{}{}
+	s.expected, s.before = newExpectation(), map[string]struct{}{}
 	for key := range s.known.told {
 		if key.kind == anApplication {
 			s.before[key.id] = struct{}{}
@@ -82,11 +82,11 @@ func (s *session) tellAgain(turn int) error {
 		if known.schedulable {
 			open = append(open, &si.NodeInfo{NodeID: node.NodeID, Action: si.NodeInfo_DRAIN_TO_SCHEDULABLE, Attributes: node.Attributes})
 		}
-		_, s.expected[key] = s.known.told[key]
+		s.expect(key)
 	}
 	for _, key := range inOrder(s.known, s.known.applications) {
 		applications = append(applications, proto.Clone(s.known.applications[key]).(*si.AddApplicationRequest))
-		_, s.expected[key] = s.known.told[key]
+		s.expect(key)
 	}
 	for _, key := range inOrder(s.known, s.known.allocations) {
 		allocation := proto.Clone(s.known.allocations[key]).(*si.Allocation)
@@ -95,7 +95,7 @@ func (s *session) tellAgain(turn int) error {
 			continue
 		}
 		placed = append(placed, allocation)
-		_, s.expected[key] = s.known.told[key]
+		s.expect(key)
 	}
 	s.mu.Unlock()
 
@@ -165,10 +165,7 @@ func (s *session) tellStep(turn int, parts []part, kind string) error {
 		return err
 	}
 	for {
-		waits := len(s.outbox.queue) > 0
-		for key := range s.expected {
-			waits = waits || (kind != "" && key.kind == kind)
-		}
+		waits := len(s.outbox.queue) > 0 || s.expected.left[kind] > 0
 		switch {
 		case s.over != nil:
 			return s.over
@@ -185,24 +182,11 @@ func (s *session) tellStep(turn int, parts []part, kind string) error {
 
 // swallow takes out of a response what answers a replay: the shim knows it. The session's lock is held.
 func (s *session) swallow(call *callboardv1.Call) {
-	if len(s.expected) == 0 && !s.replaying {
+	if len(s.expected.known) == 0 && !s.replaying {
 		return
 	}
-	known := func(key place) bool {
-		known := s.expected[key]
-		delete(s.expected, key)
-		return known
-	}
-	byID := func(kind, id string) bool {
-		found := false
-		for key, known := range s.expected {
-			if key.kind == kind && key.id == id {
-				delete(s.expected, key)
-				found = found || known
-			}
-		}
-		return found
-	}
+	known := s.expected.take
+	byName := s.expected.takeNamed
 	switch told := call.Call.(type) {
 	case *callboardv1.Call_Node:
 		told.Node.Accepted = slices.DeleteFunc(told.Node.Accepted, func(node *si.AcceptedNode) bool {
@@ -213,10 +197,10 @@ func (s *session) swallow(call *callboardv1.Call) {
 		}
 	case *callboardv1.Call_Application:
 		told.Application.Accepted = slices.DeleteFunc(told.Application.Accepted, func(application *si.AcceptedApplication) bool {
-			return byID(anApplication, application.GetApplicationID())
+			return byName(anApplication, "", application.GetApplicationID())
 		})
 		for _, application := range told.Application.Rejected {
-			byID(anApplication, application.GetApplicationID())
+			byName(anApplication, "", application.GetApplicationID())
 		}
 		told.Application.Updated = slices.DeleteFunc(told.Application.Updated, func(application *si.UpdatedApplication) bool {
 			switch application.GetState() {
@@ -228,10 +212,62 @@ func (s *session) swallow(call *callboardv1.Call) {
 		})
 	case *callboardv1.Call_Allocation:
 		told.Allocation.New = slices.DeleteFunc(told.Allocation.New, func(new *si.Allocation) bool {
-			return known(at(anAllocation, new.GetPartitionName(), new.GetAllocationKey()))
+			return known(allocationAt(new.GetPartitionName(), new.GetApplicationID(), new.GetAllocationKey()))
 		})
 		for _, rejected := range told.Allocation.RejectedAllocations {
-			byID(anAllocation, rejected.GetAllocationKey())
+			byName(anAllocation, rejected.GetApplicationID(), rejected.GetAllocationKey())
 		}
 	}
+}
+
+// expectation is what a server was told again, and has not answered yet.
+type expectation struct {
+	// Whether the shim knows the answer.
+	known map[place]bool
+	named names
+	// How many there are of each kind.
+	left map[string]int
+}
+
+func newExpectation() *expectation {
+	return &expectation{known: map[place]bool{}, named: names{}, left: map[string]int{}}
+}
+
+func (e *expectation) has(at place) bool {
+	_, has := e.known[at]
+	return has
+}
+
+func (e *expectation) add(at place, known bool) {
+	if !e.has(at) {
+		e.named.add(at)
+		e.left[at.kind]++
+	}
+	e.known[at] = known
+}
+
+// take notes that the answer has come, and says whether the shim knows it.
+func (e *expectation) take(at place) bool {
+	known, has := e.known[at]
+	if has {
+		delete(e.known, at)
+		e.named.remove(at)
+		e.left[at.kind]--
+	}
+	return known
+}
+
+// takeNamed is take for all of this name.
+func (e *expectation) takeNamed(kind, application, id string) bool {
+	found := false
+	for _, at := range e.named.find(kind, application, id) {
+		found = e.take(at) || found
+	}
+	return found
+}
+
+// expect notes that this is being told again. The session's lock is held.
+func (s *session) expect(at place) {
+	_, known := s.known.told[at]
+	s.expected.add(at, known)
 }

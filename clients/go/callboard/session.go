@@ -47,7 +47,7 @@ type session struct {
 	replaying bool
 	replays   int
 	// Whether the shim had been told of it when the replay began.
-	expected map[place]bool
+	expected *expectation
 	// Applications of which it had been told.
 	before map[string]struct{}
 	over   error
@@ -66,7 +66,7 @@ func newSession(c *Client, request *si.RegisterResourceManagerRequest, callback 
 		oneWay:    make(chan func(), c.options.EventQueue),
 	}
 	if c.options.Replay {
-		s.known = newInventory()
+		s.known, s.expected = newInventory(), newExpectation()
 	}
 	s.news.L = &s.mu
 	s.ctx, s.cancel = context.WithCancel(context.Background())

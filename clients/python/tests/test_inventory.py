@@ -56,7 +56,7 @@ def test_what_was_asked_for_and_where_it_is() -> None:
     known.requested(ask("a", "k1"))
     assert state(known)["k1"] == "n1"
     # What the shim was told of is that alone which was answered.
-    assert known.told == {at("allocation", "", "k1")}
+    assert known.told == {at("allocation", "", "k1", "a")}
     known.responded(ext.Call(application=si.ApplicationResponse(accepted=[si.AcceptedApplication(applicationID="a")])))
     assert at("application", "", "a") in known.told
     assert at("application", "", "b") not in known.told
@@ -76,6 +76,34 @@ def test_what_goes_is_not_told() -> None:
     known.responded(ext.Call(application=si.ApplicationResponse(updated=[ended])))
     assert not known.allocations
     assert [place.id for place in known.applications] == ["b"]
+
+
+def refused(name: str) -> ext.Call:
+    return ext.Call(application=si.ApplicationResponse(rejected=[si.RejectedApplication(applicationID=name, reason="no")]))
+
+
+def test_a_refused_submission_leaves_the_application_that_is_there() -> None:
+    known = filled()
+    known.responded(ext.Call(application=si.ApplicationResponse(accepted=[si.AcceptedApplication(applicationID="a")])))
+    known.responded(refused("a"))
+    known.responded(refused("b"))
+    assert [place.id for place in known.applications] == ["a"]
+    assert state(known) == {"k1": "n1", "k2": ""}
+    # A server that is told again has neither until it says so.
+    known.responded(refused("a"), lambda place: place == at("application", "", "a"))
+    assert not known.applications
+    assert not known.allocations
+
+
+def test_keys_are_unique_within_an_application() -> None:
+    known = filled()
+    known.requested(ask("b", "k1"))
+    known.responded(placed("b", "k1", "n2"))
+    known.requested(release("a", "k1"))
+    assert state(known) == {"k2": "", "k3": "", "k1": "n2", "there": "n2"}
+    rejected = si.RejectedAllocation(allocationKey="k3", applicationID="a", reason="no")
+    known.responded(ext.Call(allocation=si.AllocationResponse(rejectedAllocations=[rejected])))
+    assert "k3" in state(known)
 
 
 def test_nodes_follow_what_the_shim_says() -> None:

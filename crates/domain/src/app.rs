@@ -207,6 +207,11 @@ impl App {
         [placed(&self.allocated, real), placed(&self.gang.allocated, placeholders)]
     }
 
+    /// Something of it that was no placeholder has run and ended.
+    pub fn has_run(&self) -> bool {
+        !self.history.normal.is_empty() || !self.history.preempted.is_empty()
+    }
+
     /// What waits, for all to see.
     pub fn waiting(&self) -> Resource {
         self.asked.iter().fold(self.pending.plus(&self.in_question), |sum, asked| sum.plus(&asked.amount))

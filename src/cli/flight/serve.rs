@@ -88,7 +88,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     if let Some(ends) = &player.ends {
         out::note(format_args!("callboard: the flight ends early: {ends}"));
     }
-    let place = args.at.map_or(player.last, |at| at.place(&player.flight));
+    let place = args.at.map_or(Ok(player.last), |at| at.place(&player.flight)).map_err(anyhow::Error::msg)?;
 
     let pool: Vec<_> = (0..cores().saturating_sub(1).max(1)).map(|_| Arbiter::new().handle()).collect();
     let control = Arbiter::new().handle();

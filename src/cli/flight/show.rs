@@ -21,7 +21,7 @@ pub fn run(args: &ShowArgs) -> anyhow::Result<ExitCode> {
     let wanted = match args.at {
         None => 0..flight.len(),
         Some(at) => {
-            let place = at.place(&flight);
+            let place = at.place(&flight).map_err(anyhow::Error::msg)?;
             place.saturating_sub(1)..place
         }
     };

@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
+use super::words;
 use crate::{
     actors::rm::record::kind,
     domain::types::Nanos,
@@ -50,11 +51,24 @@ impl FromStr for Moment {
 }
 
 impl Moment {
-    /// How many records of a flight there are up to it.
-    pub fn place(self, flight: &Flight) -> usize {
+    /// How many records of a flight there are up to it. After the last record all stays as it is, whatever the time.
+    ///
+    /// # Errors
+    /// The flight begins later, or has no record of this number.
+    pub fn place(self, flight: &Flight) -> Result<usize, String> {
+        let ((first, begins), (last, ends)) = (flight.first(), flight.last());
+        let reaches = || {
+            format!(
+                "the flight goes from record {first}, {}, to record {last}, {}",
+                words::time(begins),
+                words::time(ends)
+            )
+        };
         match self {
-            Moment::Index(index) => flight.up_to_index(index),
-            Moment::Time(at) => flight.up_to_time(at),
+            Moment::Index(index) if index < first || index > last => Err(format!("--at {index}: {}", reaches())),
+            Moment::Time(at) if at < begins => Err(format!("--at {}: {}", words::time(at), reaches())),
+            Moment::Index(index) => Ok(flight.up_to_index(index)),
+            Moment::Time(at) => Ok(flight.up_to_time(at)),
         }
     }
 }

@@ -34,7 +34,7 @@ pub fn run(file: &Path, at: Option<Moment>, partition: &str, wanted: &Request) -
     let horizon = wanted.horizon().map_err(|problem| problem.detail)?;
     let mut replay = player::beginning(&flight)?.in_mode(Mode::Watch);
     let least = flight.snapshot.as_ref().map_or(0, |snapshot| flight.up_to_index(snapshot.index));
-    let wished = at.map_or(0, |moment| moment.place(&flight)).max(least);
+    let wished = at.map_or(Ok(0), |moment| moment.place(&flight))?.max(least);
     let mut place = 0;
     while place < flight.len() && (place < wished || at.is_none() && find(&replay, partition).is_none()) {
         take(&mut replay, &flight, place)?;

@@ -143,6 +143,10 @@ async fn a_small_day_is_recorded_exported_checked_and_served_at_its_moments() {
     let (first, second) = (of("new c of spell-1 on n1"), of("accepted application spell-2"));
     let (content, one) = flight(&["show", text(&file), "--at", &second.to_string()]);
     assert!(content && one.starts_with(&format!("{second} ")) && one.contains("accepted application spell-2"), "{one}");
+    for beside in ["999999", "2020-01-01T00:00"] {
+        let (content, refused) = flight(&["show", text(&file), "--at", beside]);
+        assert!(!content && refused.contains("the flight goes from record 1, "), "{refused}");
+    }
 
     // Its end is as the server is.
     let past = serve(&[text(&file)]);

@@ -146,6 +146,32 @@ fn soft_time_out_keeps_real_asks() {
 }
 
 #[test]
+fn what_ends_while_it_resumes_completes_it() {
+    // R3.15, R3.16: in whichever order the real one ends and the last placeholder is confirmed.
+    for real_first in [true, false] {
+        let mut env = Env::new(QUEUES);
+        env.node("n1", 100);
+        env.gang("app-1", "root.a", 30, "Soft");
+        env.ask((1..=2).map(|n| Ask::new("app-1", &format!("ph{n}"), 10).placeholder("tg")).collect());
+        env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
+        env.release("app-1", "ph1", Termination::PlaceholderReplaced);
+        env.pass(61);
+        assert_eq!(env.state("app-1"), Some(AppState::Resuming));
+        let mut keys = [("r1", Termination::StoppedByRm), ("ph2", Termination::Timeout)];
+        if !real_first {
+            keys.reverse();
+        }
+        for (key, termination) in keys {
+            env.release("app-1", key, termination);
+        }
+        assert_eq!(env.state("app-1"), Some(AppState::Completing), "{real_first}");
+        env.pass(31);
+        assert_eq!(env.state("app-1"), None);
+        env.assert_empty();
+    }
+}
+
+#[test]
 fn hard_time_out_fails_the_application() {
     // R6.22
     let mut env = Env::new(QUEUES);

@@ -210,6 +210,37 @@ fn a_recovered_execution_time_goes_on_with_what_is_left() {
 }
 
 #[test]
+fn the_oldest_recovered_allocation_says_how_long_it_ran() {
+    // SEEDS S6, in whichever order they are reported; what was made since it came says nothing.
+    for ages in [[50, 1], [1, 50]] {
+        let mut env = Env::new(QUEUES);
+        env.node("n1", 30);
+        let mut item = env.by("alice");
+        item.id = "app-1".into();
+        item.queue = "root.a".into();
+        item.timeout_millis = 60_000;
+        env.add_app(item);
+        for (n, ago) in ages.into_iter().enumerate() {
+            let mut ask = Ask::new("app-1", &format!("k{n}"), 10).on("n1");
+            ask.spec.created = Some(env.now.minus(Nanos::from_secs(ago)));
+            env.ask(vec![ask]);
+        }
+        env.pass(4);
+        let mut ask = Ask::new("app-1", "k2", 10).on("n1");
+        ask.spec.created = Some(env.now.minus(Nanos::from_secs(3)));
+        env.ask(vec![ask]);
+        env.heard();
+        env.pass(5);
+        assert_eq!(env.heard(), [""; 0], "{ages:?}");
+        env.pass(1);
+        assert_eq!(env.heard().len(), 3, "{ages:?}");
+        env.confirm_all();
+        assert_eq!(env.state("app-1"), None);
+        env.assert_empty();
+    }
+}
+
+#[test]
 fn the_order_of_nodes_follows_a_resize() {
     // R4.14, R2.31
     let mut env = Env::calm(QUEUES);

@@ -97,7 +97,7 @@ class Inbox:
             self._handling = True
             done = ext.Done()
             if session.replay is not None:
-                session.replay.known.responded(call)
+                session.replay.known.responded(call, session.replay.is_expected)
                 session.replay.swallow(call)
             try:
                 await self._tell(call)

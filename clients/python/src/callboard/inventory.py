@@ -4,35 +4,54 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from callboard.proto.callboard.v1 import callboard_pb2 as ext
 from callboard.proto.si.v1 import si_pb2 as si
 
 # Where a message names no partition.
 USUAL_PARTITION = "default"
-# The states in which an application has ended.
-ENDED = frozenset({"Completed", "Failed", "Expired", "Rejected"})
+# The states in which an application has ended, and that of one which was refused.
+ENDED = frozenset({"Completed", "Failed", "Expired"})
+REJECTED = "Rejected"
 
 M = TypeVar("M", si.NodeInfo, si.AddApplicationRequest, si.Allocation)
+# An id, with that of the application before it where it is an allocation's.
+Name: TypeAlias = tuple[str, str]
+N = TypeVar("N", str, tuple[str, str])
 Kind = Literal["node", "application", "allocation"]
 
 
 class Place(NamedTuple):
-    """An id within a partition."""
+    """An id within a partition, that of an allocation within its application."""
 
     kind: Kind
     partition: str
     id: str
+    application: str = ""
 
 
-def at(kind: Kind, partition: str, name: str) -> Place:
-    """The place of an id."""
+def at(kind: Kind, partition: str, name: str, application: str = "") -> Place:
+    """The place of an id; an allocation's is that within an application."""
     # The server may put the resource manager in front: [rm-1]default.
     if partition.startswith("[") and "]" in partition:
         partition = partition.partition("]")[2]
-    return Place(kind, partition or USUAL_PARTITION, name)
+    return Place(kind, partition or USUAL_PARTITION, name, application)
+
+
+def place_of(allocation: si.Allocation | si.AllocationRelease) -> Place:
+    """The place of an allocation, or of one that is released."""
+    return at("allocation", allocation.partitionName, allocation.allocationKey, allocation.applicationID)
+
+
+# Says of a place whether a server that lost its session is being told of it again.
+Again: TypeAlias = Callable[[Place], bool]
+
+
+def _nothing(_: Place) -> bool:
+    return False
 
 
 @dataclass(slots=True)
@@ -52,23 +71,23 @@ class Inventory:
         self.allocations: dict[Place, si.Allocation] = {}
         # What the shim was told of: that it was accepted, or is placed.
         self.told: set[Place] = set()
-        # Applications by their ids, which answers name without the partition, and allocations by those of their applications.
-        self._named: defaultdict[str, set[Place]] = defaultdict(set)
+        # Applications and allocations by what answers name, not always with the partition, and allocations by their applications.
+        self._named: defaultdict[Name, set[Place]] = defaultdict(set)
         self._of: defaultdict[str, set[Place]] = defaultdict(set)
 
     def _forget(self, place: Place) -> None:
         self.told.discard(place)
         self.nodes.pop(place, None)
         if self.applications.pop(place, None) is not None:
-            _drop(self._named, place.id, place)
-        if (there := self.allocations.pop(place, None)) is not None:
-            _drop(self._of, there.applicationID, place)
+            _drop(self._named, name_of(place), place)
+        if self.allocations.pop(place, None) is not None:
+            _drop(self._named, name_of(place), place)
+            _drop(self._of, place.application, place)
 
     def _allocated(self, place: Place, allocation: si.Allocation) -> None:
-        if (before := self.allocations.get(place)) is not None:
-            _drop(self._of, before.applicationID, place)
         self.allocations[place] = allocation
-        self._of[allocation.applicationID].add(place)
+        self._named[name_of(place)].add(place)
+        self._of[place.application].add(place)
 
     def requested(self, request: ext.Request) -> None:
         """Notes what the shim asks for."""
@@ -80,7 +99,7 @@ class Inventory:
                 for new in request.application.new:
                     key = at("application", new.partitionName, new.applicationID)
                     self.applications.setdefault(key, copy(new))
-                    self._named[key.id].add(key)
+                    self._named[name_of(key)].add(key)
                 for remove in request.application.remove:
                     self._remove_application(at("application", remove.partitionName, remove.applicationID))
             case "allocation":
@@ -105,7 +124,7 @@ class Inventory:
                     self._forget(place)
 
     def _allocation(self, allocation: si.Allocation) -> None:
-        key = at("allocation", allocation.partitionName, allocation.allocationKey)
+        key = place_of(allocation)
         known, new = self.allocations.get(key), copy(allocation)
         if known is not None and not new.nodeID:
             # A change of its size leaves it where it is.
@@ -125,7 +144,7 @@ class Inventory:
         if not release.allocationKey:
             self._remove_allocations(at("application", release.partitionName, release.applicationID))
             return
-        key = at("allocation", release.partitionName, release.allocationKey)
+        key = place_of(release)
         known = self.allocations.get(key)
         if known is not None and release.terminationType == si.SCHEDULING_FAILED_ON_RM:
             # The shim could not carry it out: it waits again.
@@ -134,49 +153,64 @@ class Inventory:
             return
         self._forget(key)
 
-    def responded(self, call: ext.Call) -> None:
-        """Notes what the server answers."""
+    def responded(self, call: ext.Call, again: Again = _nothing) -> None:
+        """Notes what the server answers. Of what it is being told again it has nothing until it says so."""
         match call.WhichOneof("call"):
             case "node":
-                self._nodes_answered(call.node)
+                self._nodes_answered(call.node, again)
             case "application":
-                gone = {rejected.applicationID for rejected in call.application.rejected}
-                gone |= {updated.applicationID for updated in call.application.updated if updated.state in ENDED}
-                for name in gone:
-                    for place in list(self._named.get(name, ())):
-                        self._remove_application(place)
-                for accepted in call.application.accepted:
-                    self.told |= self._named.get(accepted.applicationID, set())
+                self._applications_answered(call.application, again)
             case "allocation":
-                self._allocations_answered(call.allocation)
+                self._allocations_answered(call.allocation, again)
 
-    def _nodes_answered(self, answer: si.NodeResponse) -> None:
+    def _is_there(self, place: Place, again: Again) -> bool:
+        """An id that is refused may be that of one that is there, which stays there."""
+        return place in self.told and not again(place)
+
+    def _applications_answered(self, answer: si.ApplicationResponse, again: Again) -> None:
+        refused = {rejected.applicationID for rejected in answer.rejected}
+        refused |= {updated.applicationID for updated in answer.updated if updated.state == REJECTED}
+        for place in self._applications_named(refused):
+            if not self._is_there(place, again):
+                self._remove_application(place)
+        for place in self._applications_named(updated.applicationID for updated in answer.updated if updated.state in ENDED):
+            self._remove_application(place)
+        self.told |= set(self._applications_named(accepted.applicationID for accepted in answer.accepted))
+
+    def _applications_named(self, ids: Iterable[str]) -> list[Place]:
+        return [place for name in ids for place in self._named.get(("", name), ()) if place.kind == "application"]
+
+    def _nodes_answered(self, answer: si.NodeResponse, again: Again) -> None:
         for rejected in answer.rejected:
             key = at("node", "", rejected.nodeID)
-            # Only one that never came: an update of one that is there leaves it there.
-            if key not in self.told:
+            if not self._is_there(key, again):
                 self._forget(key)
         self.told |= {at("node", "", accepted.nodeID) for accepted in answer.accepted} & self.nodes.keys()
 
-    def _allocations_answered(self, answer: si.AllocationResponse) -> None:
+    def _allocations_answered(self, answer: si.AllocationResponse, again: Again) -> None:
         for new in answer.new:
-            key = at("allocation", new.partitionName, new.allocationKey)
+            key = place_of(new)
             if known := self.allocations.get(key):
                 known.nodeID = new.nodeID
             else:
                 self._allocated(key, copy(new))
             self.told.add(key)
         for rejected in answer.rejectedAllocations:
-            for place in list(self._of.get(rejected.applicationID, ())):
-                if place.id == rejected.allocationKey and not self.allocations[place].nodeID:
+            for place in list(self._named.get((rejected.applicationID, rejected.allocationKey), ())):
+                if place.kind == "allocation" and (not self.allocations[place].nodeID or again(place)):
                     self._forget(place)
         for released in answer.released:
             # The others go when the shim has confirmed them.
             if released.terminationType == si.STOPPED_BY_RM:
-                self._forget(at("allocation", released.partitionName, released.allocationKey))
+                self._forget(place_of(released))
 
 
-def _drop(index: defaultdict[str, set[Place]], name: str, place: Place) -> None:
+def name_of(place: Place) -> Name:
+    """What answers tell of a place."""
+    return (place.application, place.id)
+
+
+def _drop(index: defaultdict[N, set[Place]], name: N, place: Place) -> None:
     index[name].discard(place)
     if not index[name]:
         del index[name]

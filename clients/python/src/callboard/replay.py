@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from callboard.errors import CallboardError, UnreachableError
-from callboard.inventory import Inventory, Kind, Place, at, copy
+from callboard.inventory import Inventory, Kind, Name, Place, at, copy, name_of, place_of
 from callboard.link import Link
 from callboard.outbox import Part, allocation_parts, application_parts, node_parts
 from callboard.proto.callboard.v1 import callboard_pb2 as ext
@@ -32,8 +32,8 @@ class Replay:
         # Requests wait while the server is told.
         self.running = False
         self._turn = 0
-        # What is told, and not answered yet, by kind and id; answers do not always name the partition.
-        self._expected: dict[Kind, dict[str, set[Place]]] = {}
+        # What is told, and not answered yet, by kind and what answers name of it, which is not always the partition.
+        self._expected: dict[Kind, dict[Name, set[Place]]] = {}
         # What the shim had been told when it began: it is not told again.
         self._before: frozenset[Place] = frozenset()
         self._applications: frozenset[str] = frozenset()
@@ -85,7 +85,7 @@ class Replay:
         asks = [there for there in allocations.values() if not there.nodeID]
         there_already = [place for place, there in allocations.items() if there.nodeID]
         for place in (*known.nodes, *known.applications, *there_already):
-            self._expected.setdefault(place.kind, {}).setdefault(place.id, set()).add(place)
+            self._expected.setdefault(place.kind, {}).setdefault(name_of(place), set()).add(place)
 
         steps: list[tuple[str, Callable[[], list[Part]], Kind | None]] = [
             ("nodes", lambda: node_parts(si.NodeRequest(nodes=nodes, rmID=rm), outbox), "node"),
@@ -125,42 +125,42 @@ class Replay:
                     self._was_expected(at("node", "", node.nodeID))
             case "application":
                 answer = call.application
-                begun = [new for new in answer.accepted if not self._id_was_expected("application", new.applicationID)]
+                begun = [new for new in answer.accepted if not self._name_was_expected("application", ("", new.applicationID))]
                 del answer.accepted[:]
                 answer.accepted.extend(begun)
                 for refused in answer.rejected:
-                    self._id_was_expected("application", refused.applicationID)
+                    self._name_was_expected("application", ("", refused.applicationID))
                 updated = [new for new in answer.updated if not self._begins_again(new)]
                 del answer.updated[:]
                 answer.updated.extend(updated)
             case "allocation":
                 there = call.allocation
-                placed = [new for new in there.new if not self._was_expected(_place(new))]
+                placed = [new for new in there.new if not self._was_expected(place_of(new))]
                 del there.new[:]
                 there.new.extend(placed)
                 for lost in there.rejectedAllocations:
-                    self._id_was_expected("allocation", lost.allocationKey)
+                    self._name_was_expected("allocation", (lost.applicationID, lost.allocationKey))
 
     def _begins_again(self, updated: si.UpdatedApplication) -> bool:
         """Whether an application goes through states that the shim was told of."""
         return self.running and updated.state in BEGUN and updated.applicationID in self._applications
 
+    def is_expected(self, place: Place) -> bool:
+        """Whether it was told again, and is not answered yet."""
+        return place in self._expected.get(place.kind, {}).get(name_of(place), ())
+
     # What was expected is so no longer; true where the shim knows it.
 
     def _was_expected(self, place: Place) -> bool:
-        named = self._expected.get(place.kind, {})
-        if place not in named.get(place.id, ()):
+        named, name = self._expected.get(place.kind, {}), name_of(place)
+        if not self.is_expected(place):
             return False
-        named[place.id].discard(place)
-        if not named[place.id]:
-            del named[place.id]
+        named[name].discard(place)
+        if not named[name]:
+            del named[name]
         return place in self._before
 
-    def _id_was_expected(self, kind: Kind, name: str) -> bool:
+    def _name_was_expected(self, kind: Kind, name: Name) -> bool:
         found = list(self._expected.get(kind, {}).get(name, ()))
         known = [self._was_expected(place) for place in found]
         return any(known)
-
-
-def _place(allocation: si.Allocation) -> Place:
-    return at("allocation", allocation.partitionName, allocation.allocationKey)

@@ -198,16 +198,19 @@ impl Partition {
         }
     }
 
-    /// An application that comes with an allocation ran before: the limit of its time (SEEDS S6) goes on with what is left
-    /// since application and allocation were made, as far as their tags tell.
+    /// An application that comes with allocations ran before: the limit of its time (SEEDS S6) goes on with what is left since
+    /// application and the oldest of them were made, as far as their tags tell.
     fn note_ran(&mut self, alloc: AllocIx, now: Nanos) {
         let row = &self.allocs[alloc];
-        let (app, made) = (&mut self.apps[row.app], row.spec.created);
-        if app.started.is_none()
-            && !row.is_placeholder()
-            && let Some(began) = made.max(creation_time(&app.tags))
-        {
-            app.ran = now.minus(began).max(Nanos::ZERO);
+        let (ix, app, made) = (row.app, &self.apps[row.app], row.spec.created);
+        let Some(began) = made.max(creation_time(&app.tags)).filter(|_| !row.is_placeholder()) else { return };
+        let ran = app.started.unwrap_or(now).minus(began);
+        if ran <= app.ran || app.started.is_some() && began >= app.arrived {
+            return;
+        }
+        self.apps[ix].ran = ran;
+        if let Some(started) = self.apps[ix].started.filter(|_| self.apps[ix].execution_timer.is_some()) {
+            self.start_execution_timer(ix, started);
         }
     }
 

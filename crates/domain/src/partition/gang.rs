@@ -500,7 +500,10 @@ impl Partition {
             AppState::Failing => self.fail_if_empty(app, cx),
             AppState::Resuming => {
                 self.fire(app, AppEvent::Run, None, cx);
-                if self.is_idle(app) {
+                if self.is_done(app) && self.apps[app].has_run() {
+                    // What ended while it was Resuming could not complete it (R3.15).
+                    self.fire(app, AppEvent::Complete, None, cx);
+                } else if self.is_idle(app) {
                     // Nothing of it is allocated or waits: another may take its place (SEEDS S35).
                     self.leave_allocating(app);
                 }

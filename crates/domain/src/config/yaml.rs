@@ -1,6 +1,7 @@
 //! YAML text to a tree that knows where each part stands. The only place that names the YAML library.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     sync::Arc,
 };
@@ -117,7 +118,12 @@ pub fn read(text: &str) -> Result<Option<Arc<Node>>, SyntaxError> {
     if text.bytes().filter(|byte| matches!(byte, b',' | b'[' | b'{' | b'\n')).count() > MAX_PARTS {
         return error(At::default(), too_many());
     }
-    let mut parser = Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if let Some(at) = indented_by_tab(text) {
+        return error(at, "found character that cannot start any token: a tab is no indentation");
+    }
+    let text = &*without_tabs(text);
+    let mut parser = Parser::new_from_str(text);
     let mut tree = Tree::default();
     loop {
         let (event, span) = match parser.next_event() {
@@ -129,7 +135,17 @@ pub fn read(text: &str) -> Result<Option<Arc<Node>>, SyntaxError> {
         match event {
             Event::Nothing | Event::StreamStart | Event::DocumentStart(_) => {}
             Event::StreamEnd => return Ok(None),
-            Event::DocumentEnd => return Ok(tree.document),
+            Event::DocumentEnd => {
+                let ended = text.lines().nth(at.line.saturating_sub(1)).is_some_and(|line| line.starts_with("..."));
+                return match parser.next_event() {
+                    Some(Ok((Event::DocumentStart(false), span))) if !ended => {
+                        error(span.start, "did not find expected <document start>")
+                    }
+                    Some(Err(e)) if !ended => error(*e.marker(), e.info()),
+                    // Nobody reads a second document, nor what is wrong with it.
+                    _ => Ok(tree.document),
+                };
+            }
             Event::Alias(anchor) => tree.alias(anchor, at)?,
             Event::Scalar(text, style, anchor, tag) => {
                 let kind = kind(&text, style, tag.as_deref());
@@ -141,6 +157,55 @@ pub fn read(text: &str) -> Result<Option<Arc<Node>>, SyntaxError> {
             Event::SequenceEnd | Event::MappingEnd => tree.close()?,
         }
     }
+}
+
+/// Where the first line with something on it begins with a tab. The parser takes the rest for another document then.
+fn indented_by_tab(text: &str) -> Option<At> {
+    let (number, line) = text.lines().enumerate().find(|(_, line)| {
+        let line = line.trim_start_matches([' ', '\t']);
+        !line.is_empty() && !line.starts_with(['#', '%'])
+    })?;
+    let tab = line.find('\t').filter(|tab| line[..*tab].bytes().all(|byte| byte == b' '))?;
+    Some(At { line: number + 1, column: tab + 1 })
+}
+
+/// The text with spaces for the tabs that stand between a key and its value, and before lines within brackets: YAML has them there,
+/// the parser has not. Nothing else moves.
+fn without_tabs(text: &str) -> Cow<'_, str> {
+    if !text.contains(":\t") && !text.contains("\n\t") {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    // The quote or comment that is open, brackets that are, what came last but for spaces, and whether only spaces came since.
+    let (mut within, mut depth, mut last, mut spaces) = (None, 0_usize, '\n', true);
+    let mut escaped = false;
+    for char in text.chars() {
+        let mut char = char;
+        match within {
+            Some('#') if char == '\n' => within = None,
+            Some('"') if escaped => escaped = false,
+            Some('"') if char == '\\' => escaped = true,
+            Some(quote) if quote == char => within = None,
+            Some(_) => {}
+            None => {
+                let begins = spaces || matches!(last, '[' | '{' | ',');
+                match char {
+                    '\t' if last == ':' || depth > 0 && last == '\n' => char = ' ',
+                    '"' | '\'' if begins => within = Some(char),
+                    '#' if spaces => within = Some('#'),
+                    '[' | '{' if begins || depth > 0 => depth += 1,
+                    ']' | '}' => depth = depth.saturating_sub(1),
+                    _ => {}
+                }
+            }
+        }
+        spaces = matches!(char, ' ' | '\t' | '\n');
+        if !matches!(char, ' ' | '\t') {
+            last = char;
+        }
+        out.push(char);
+    }
+    Cow::Owned(out)
 }
 
 /// A list or map that is being read.
@@ -383,6 +448,38 @@ mod tests {
         }
         assert!(read(&"[".repeat(100_000)).is_err());
         assert!(read(&"- ".repeat(100_000)).is_err());
+    }
+
+    #[test]
+    fn tabs() {
+        // CFG-005: what a tab hides is never dropped without a word.
+        let good = "partitions:\n- name: default\n";
+        for wrong in [format!("\t{good}"), format!("# c\n\n \t{good}"), format!("\t{good}  limits: [\n")] {
+            let refused = read(&wrong).unwrap_err();
+            assert!(refused.message.contains("cannot start any token"), "{wrong:?}: {refused:?}");
+        }
+        for (text, value) in [
+            ("a:\t10", "10"),
+            ("a: \t 10", "10"),
+            ("'a':\t10", "10"),
+            ("{a:\t10}", "10"),
+            ("{a:\n\t10\n\t}", "10"),
+            ("a: 'b:\tc'", "b:\tc"),
+            ("a: \"b\\\":\tc\"", "b\":\tc"),
+            ("a: b # c:\td", "b"),
+        ] {
+            assert_eq!(map(text), [("a".to_owned(), value.to_owned())], "{text:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_behind_the_first_document_is_dropped_without_a_word() {
+        for wrong in ["{a: b} c: d\n", "{a: b}\nc: d\n", "[]\na: b\n"] {
+            assert!(read(wrong).is_err(), "{wrong:?}");
+        }
+        for good in ["a: b\n---\nc: [", "a: b\n...\nc: [", "a: b\n...\n", "{a: b}\n# c\n", "--- {a: b}\n--- x\n"] {
+            assert!(read(good).unwrap().is_some(), "{good:?}");
+        }
     }
 
     #[test]

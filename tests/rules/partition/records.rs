@@ -258,11 +258,18 @@ fn applications_that_may_not_run() {
         "- name: b\n",
         "- name: b\n            limits:\n              - limit: x\n                users: [alice]\n                maxapplications: 1\n",
     );
-    for (queue, cannot, can) in [
-        ("root.a", "AppCannotRunQueue app-2", "AppRunnableQueue app-2"),
-        ("root.b", "AppCannotRunQuota app-2", "AppRunnableQuota app-2"),
+    let both = yaml.replace("- name: b\n", "- name: b\n            maxapplications: 1\n");
+    for (yaml, queue, cannot, can) in [
+        (&yaml, "root.a", &["AppCannotRunQueue app-2"][..], &["AppRunnableQueue app-2"][..]),
+        (&yaml, "root.b", &["AppCannotRunQuota app-2"], &["AppRunnableQuota app-2"]),
+        (
+            &both,
+            "root.b",
+            &["AppCannotRunQueue app-2", "AppCannotRunQuota app-2"],
+            &["AppRunnableQueue app-2", "AppRunnableQuota app-2"],
+        ),
     ] {
-        let mut env = Env::calm(&yaml);
+        let mut env = Env::calm(yaml);
         env.node("n1", 100);
         env.app("app-1", queue);
         env.app("app-2", queue);
@@ -276,9 +283,9 @@ fn applications_that_may_not_run() {
                 .filter(|text| text.ends_with("app-2") && !text.starts_with("Set"))
                 .collect()
         };
-        assert_eq!(told(&mut env), [cannot]);
+        assert_eq!(told(&mut env), cannot);
         env.remove_app("app-1");
-        assert_eq!(told(&mut env), [can]);
+        assert_eq!(told(&mut env), can);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a refusal of the shim, or a drain while it thinks, does to reservations and questions.
 
-use callboard::domain::command::{Command, NodeAction};
+use callboard::domain::command::{AddApplication, Command, NodeAction};
 
 use super::env::{Ask, Env, QUEUES, res};
 
@@ -86,6 +86,64 @@ fn a_shim_that_changes_its_mind_is_asked_again_about_a_required_node() {
     env.pass(31);
     env.answer_all();
     assert!(env.heard().contains(&"new daemon on n1".to_owned()), "{:?}", env.told);
+}
+
+/// Which ask was asked about next, ten times.
+fn turns(env: &mut Env) -> Vec<String> {
+    (0..10)
+        .map(|_| {
+            let key = env.questions.first().map(|question| question.key.to_string()).unwrap_or_default();
+            env.answer_one();
+            key
+        })
+        .collect()
+}
+
+#[test]
+fn asks_in_vain_leave_others_their_turn() {
+    // R5.10, R5.27: of another queue, and of another application of the queue.
+    for (queue, user) in [("root.b", "bob"), ("root.a", "bob"), ("root.a", "alice")] {
+        let mut env = Env::calm(QUEUES);
+        env.apply(Command::AskPredicates(true));
+        env.node("n1", 100);
+        env.app("vain", "root.a");
+        env.add_app(AddApplication { id: "other".into(), queue: queue.into(), ..env.by(user) });
+        for n in 0..40 {
+            env.refuse(&format!("x{n}"), "n1");
+        }
+        // So that the order of queues and applications has the others after it.
+        env.ask(vec![Ask::new("other", "first", 50)]);
+        env.answer_all();
+        env.ask((0..40).map(|n| Ask::new("vain", &format!("x{n}"), 1)).collect());
+        env.ask((0..3).map(|n| Ask::new("other", &format!("o{n}"), 1)).collect());
+        let turns = turns(&mut env);
+        let others = turns.iter().filter(|key| key.starts_with('o')).count();
+        assert!(others == 3 && turns[..6].iter().filter(|key| key.starts_with('x')).count() >= 3, "{turns:?}");
+        env.answer_all();
+        assert_eq!(env.partition.allocations, 4);
+    }
+}
+
+#[test]
+fn what_leads_to_something_leaves_turns_to_those_in_vain() {
+    // Of 30 asks that fit, and 30 that do not, each side has its turns; and every ask has one.
+    let mut env = Env::calm(QUEUES);
+    env.apply(Command::AskPredicates(true));
+    env.node("n1", 100);
+    env.app("vain", "root.a");
+    env.add_app(AddApplication { id: "other".into(), queue: "root.b".into(), ..env.by("bob") });
+    for n in 0..30 {
+        env.refuse(&format!("x{n}"), "n1");
+    }
+    env.ask(
+        (0..30).flat_map(|n| [Ask::new("vain", &format!("x{n}"), 1), Ask::new("other", &format!("o{n}"), 1)]).collect(),
+    );
+    let turns = turns(&mut env);
+    let vain = turns.iter().filter(|key| key.starts_with('x')).count();
+    assert!((4..=6).contains(&vain), "{turns:?}");
+    env.answer_all();
+    assert_eq!(env.partition.allocations, 30);
+    assert!((0..30).all(|n| !env.log("vain", &format!("x{n}")).is_empty()));
 }
 
 #[test]

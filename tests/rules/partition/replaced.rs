@@ -78,6 +78,8 @@ fn what_something_came_between_is_asked_about_again() {
             assert_eq!(env.partition.reservations, 1);
             if !fits {
                 env.refuse("r1", node);
+                // It would have its turn first now.
+                env.release("app-3", "free", Termination::StoppedByRm);
             }
             env.unanswered();
             assert_eq!(keys(&env), [format!("r1 on {node}")], "nobody answered: it is asked about again");

@@ -57,6 +57,45 @@ fn who_loses_a_reservation_looks_for_another() {
     }
 }
 
+#[test]
+fn what_requires_its_node_keeps_it_from_nobody_while_a_limit_holds_it() {
+    // R5.40: a queue with room for one of its daemons, or a user who may run one application.
+    let queue = QUEUES.replace("- name: a\n", "- name: a\n            resources: {max: {memory: 5}}\n");
+    let user = "- name: a\n            limits: [{limit: l, users: [alice], maxapplications: 1}]\n";
+    for yaml in [queue, QUEUES.replace("- name: a\n", user)] {
+        let mut env = Env::calm(&yaml);
+        env.app("full", "root.b");
+        env.app("one", "root.a");
+        env.app("two", "root.a");
+        for n in 0..4 {
+            let node = format!("n{n}");
+            env.node(&node, 20);
+            env.ask(vec![Ask::new("full", &format!("s{n}"), 20).priority(100).on(&node)]);
+        }
+        let daemon =
+            |n: i32| Ask::new(if n == 0 { "one" } else { "two" }, &format!("d{n}"), 5).requires(&format!("n{n}"));
+        env.ask((0..4).map(daemon).collect());
+        assert_eq!(env.partition.reservations, 4, "{yaml}");
+        env.heard();
+        env.release("full", "s0", Termination::StoppedByRm);
+        assert_eq!((env.partition.reservations, env.partition.allocations), (0, 4), "{yaml}");
+        for n in 1..4 {
+            env.release("full", &format!("s{n}"), Termination::StoppedByRm);
+        }
+        assert_eq!((env.partition.reservations, env.partition.allocations), (0, 1), "{yaml}");
+        env.ask((0..3).map(|n| Ask::new("full", &format!("o{n}"), 20)).collect());
+        assert_eq!(env.partition.allocations, 4, "the nodes are open to others");
+        // When there is room they are tried again.
+        env.release("one", "d0", Termination::StoppedByRm);
+        env.remove_app("one");
+        env.release("full", "o0", Termination::StoppedByRm);
+        assert_eq!(env.partition.allocations, 3);
+        env.remove_app("two");
+        env.remove_app("full");
+        env.assert_empty();
+    }
+}
+
 /// A user who may run one application, and a leaf that may.
 fn limited() -> String {
     let user = "submitacl: \"*\"\n        limits: [{limit: l, users: [alice], maxapplications: 1}]\n";
@@ -92,6 +131,30 @@ fn one_that_may_not_begin_any_more_keeps_no_node() {
     env.ask(vec![Ask::new("one", "more", 10)]);
     env.pass(3);
     assert_eq!(env.partition.reservations, 1);
+}
+
+#[test]
+fn one_that_withdraws_all_lets_the_next_of_its_user_begin() {
+    // SEEDS S35, UGM-041: it counts for its user, and for its queue no more, since it lost its reservation.
+    let yaml = QUEUES
+        .replace("- name: a\n", "- name: a\n            limits: [{limit: l, users: [alice], maxapplications: 1}]\n");
+    let mut env = Env::calm(&yaml);
+    env.node("n1", 100);
+    env.node("n2", 60);
+    env.app("one", "root.a");
+    env.app("two", "root.a");
+    env.app("other", "root.b");
+    env.ask(vec![Ask::new("one", "ph", 5).placeholder("tg").on("n2")]);
+    env.ask(vec![Ask::new("other", "f", 20).on("n1"), Ask::new("other", "g", 45).on("n2")]);
+    env.ask(vec![Ask::new("one", "big", 90), Ask::new("two", "k", 10)]);
+    env.release("one", "ph", Termination::StoppedByRm);
+    env.pass(3);
+    assert_eq!(node_of(&env, "one", "big").as_deref(), Some("n1"));
+    env.node_action("n1", NodeAction::Drain, None);
+    assert_eq!(env.partition.reservations, 0);
+    env.heard();
+    env.release("one", "big", Termination::StoppedByRm);
+    assert!(env.heard().contains(&"new k on n2".to_owned()), "{:?}", env.told);
 }
 
 #[test]

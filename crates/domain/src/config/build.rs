@@ -89,7 +89,12 @@ fn queue(queue: &Queue, path: &str, warnings: &mut Faults) -> QueueConf {
     for (map, what) in [(&queue.properties, "properties"), (&queue.template.properties, "childtemplate")] {
         unreadable(map, &format!("{what} of queue {path}"), warnings);
     }
-    for (what, map) in [("max", &queue.resources.max), ("guaranteed", &queue.resources.guaranteed)] {
+    for (what, map) in [
+        ("max", &queue.resources.max),
+        ("guaranteed", &queue.resources.guaranteed),
+        ("childtemplate max", &queue.template.resources.max),
+        ("childtemplate guaranteed", &queue.template.resources.guaranteed),
+    ] {
         zeros(what, map.as_ref(), path, warnings);
     }
     QueueConf {

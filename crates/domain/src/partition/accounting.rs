@@ -87,10 +87,13 @@ impl Partition {
         if let Some(track) = row.track.filter(|_| !row.removing && !row.releasing_all)
             && self.is_idle(app)
             && row.gang.placeholders == 0
+            && self.ugm.counts(track)
         {
             let mut events = Vec::new();
             self.ugm.leave(track, &mut events);
             publish(events, cx);
+            // Another of its user may begin.
+            self.unblock_limits();
         }
     }
 

@@ -27,7 +27,7 @@ impl Partition {
                 Intent::Preempt { .. } => self.try_next_node(open.alloc, cx.now),
                 Intent::Swap { .. } | Intent::Reserve => {}
             }
-            self.withdraw(open.alloc, &open.intent, cx);
+            self.withdraw(open.alloc, &open.intent, self.others_may_fit(&open), cx);
             self.unblock_limits();
         }
     }
@@ -54,7 +54,7 @@ impl Partition {
         if answer.result.is_ok() && open.in_turn && open.changes != self.questions.changes {
             // The shorter the answer takes, the less comes in between.
             self.questions.width = self.questions.width.div_ceil(2).max(4);
-            self.withdraw(open.alloc, &open.intent, cx);
+            self.withdraw(open.alloc, &open.intent, self.others_may_fit(&open), cx);
         } else {
             self.answered(open, refused, answer, cx);
         }
@@ -62,10 +62,10 @@ impl Partition {
     }
 
     /// The ask waits again as before the question.
-    fn withdraw(&mut self, alloc: AllocIx, intent: &Intent, cx: &mut Cx) {
+    fn withdraw(&mut self, alloc: AllocIx, intent: &Intent, others_may_fit: bool, cx: &mut Cx) {
         match intent {
             Intent::Gang => self.undo_gang(self.allocs[alloc].app, cx),
-            Intent::Place { .. } => self.take_back(alloc, cx),
+            Intent::Place { .. } => self.take_back_for(alloc, others_may_fit, cx),
             Intent::Swap { .. } | Intent::Reserve | Intent::Preempt { .. } => {
                 self.count_awaiting_shim(alloc, false, false);
                 self.pending_again(alloc);
@@ -75,9 +75,13 @@ impl Partition {
 
     fn answered(&mut self, open: Open, fits: usize, answer: PredicateAnswer, cx: &mut Cx) {
         let app = self.allocs[open.alloc].app;
+        if open.in_turn && matches!(open.intent, Intent::Place { .. } | Intent::Gang) {
+            if answer.result.is_ok() { self.note_turn(app) } else { self.note_turn_in_vain(app) }
+        }
+        let others_may_fit = self.others_may_fit(&open);
         match (answer.result, open.intent) {
             (Ok(()), intent @ Intent::Place { .. }) if fits == 0 && !self.still_fits(open.alloc) => {
-                self.withdraw(open.alloc, &intent, cx);
+                self.withdraw(open.alloc, &intent, others_may_fit, cx);
             }
             (Ok(()), Intent::Place { effects }) => match fits.checked_sub(1).and_then(|n| open.more.get(n)) {
                 None => self.place_confirmed(open.alloc, effects, cx),
@@ -118,7 +122,7 @@ impl Partition {
                 self.pending_again(open.alloc);
             }
             (Err(reason), intent) => {
-                self.withdraw(open.alloc, &intent, cx);
+                self.withdraw(open.alloc, &intent, others_may_fit, cx);
                 self.log(open.alloc, &reason, cx.now);
                 self.refusal_event(open.alloc, cx);
                 self.end_refused_reservation(open.alloc, cx);

@@ -340,6 +340,7 @@ impl Partition {
         if self.app_by_id.get(&id) == Some(&ix) {
             self.app_by_id.remove(&id);
         }
+        self.app_takes_no_more_turns(ix);
         let row = self.apps.free(ix);
         debug_assert!(row.by_seq.is_empty(), "asks of {}", row.id);
         for at in row.by_seq.values() {

@@ -76,6 +76,7 @@ impl Partition {
         }
         let Some(found) = self.fit_gang(app) else {
             self.gang_waits = true;
+            self.questions.room_news += 1;
             self.gang_looked(app, self.gang(app).count());
             return Err(Hold::Nodes);
         };

@@ -289,7 +289,12 @@ impl Partition {
     /// An application is to be looked at again, and so are the queues above it.
     pub(super) fn rouse(&mut self, app: AppIx) {
         self.unblock_app(app);
-        for ix in self.up(self.apps[app].queue) {
+        self.rouse_queue(self.apps[app].queue);
+    }
+
+    /// A queue is to be looked at again, and so are those above it.
+    pub(super) fn rouse_queue(&mut self, queue: QueueIx) {
+        for ix in self.up(queue) {
             if self.queues[ix].blocked {
                 self.unblock_queue(ix);
             }

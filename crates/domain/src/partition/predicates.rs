@@ -1,12 +1,18 @@
 //! Asking the shim: an ask whose placement the shim must confirm first awaits it, charged but not announced, while others go on.
 
-use super::{Books, Cx, Partition, Placement, atomic::Held, refusals::Refusals, schedule::Outcome, turns::Place};
+use super::{
+    Books, Cx, Partition, Placement,
+    atomic::Held,
+    refusals::Refusals,
+    schedule::Outcome,
+    turns::{Place, Round},
+};
 use crate::coded::{list, map, variants};
 use crate::{
     alloc::{AskSpec, Phase},
     command::{PredicateAnswer, PredicateTerms},
     effect::{Effect, Question, QuestionKind},
-    types::{AllocIx, AppIx, NodeIx, ObjectState},
+    types::{AllocIx, AppIx, Nanos, NodeIx, ObjectState, QueueIx},
 };
 
 /// Asks that may wait for an answer at once.
@@ -53,6 +59,8 @@ pub(super) struct Open {
     pub changes: u64,
     /// The same of single nodes.
     pub clock: u64,
+    /// [`Questions::room_news`] of then.
+    room_news: u64,
 }
 
 /// Questions that are open, and refusals that are remembered.
@@ -93,6 +101,14 @@ pub(crate) struct Questions {
     pub(super) kept: imbl::OrdSet<AllocIx>,
     /// The last turn was that of a replacement: the next is that of another ask.
     pub(super) swapped_last: bool,
+    /// Leaf queues that have had a turn in vain.
+    pub(super) vain_queues: Round,
+    /// Applications that have, by their queues.
+    pub(super) vain_apps: imbl::OrdMap<QueueIx, Round>,
+    /// When nobody waited for a turn last.
+    pub(super) rested: Nanos,
+    /// Times that room came on a node, or somebody found none: as long as it is the same, nobody waits for what a question holds.
+    pub(super) room_news: u64,
 }
 
 impl Questions {
@@ -378,7 +394,8 @@ impl Partition {
             kind,
         }));
         let (changes, clock) = (self.questions.changes, self.questions.refusals.clock());
-        let open = Open { alloc, seq: row.seq, node, more, intent, in_turn, changes, clock };
+        let room_news = self.questions.room_news;
+        let open = Open { alloc, seq: row.seq, node, more, intent, in_turn, changes, clock, room_news };
         self.questions.open.insert(id, open);
         self.questions.of.insert(alloc, id);
         if in_turn {
@@ -408,15 +425,25 @@ impl Partition {
         waits.then_some(open)
     }
 
+    /// Others may fit where this question holds room: somebody found none, or room came besides, since it was asked.
+    pub(super) fn others_may_fit(&self, open: &Open) -> bool {
+        open.room_news != self.questions.room_news
+    }
+
     /// What was charged while the shim is asked is refunded, and the ask waits again; questions about it are void.
     pub(super) fn take_back(&mut self, alloc: AllocIx, cx: &mut Cx) {
+        self.take_back_for(alloc, true, cx);
+    }
+
+    /// The same; others look at the room again where they may fit.
+    pub(super) fn take_back_for(&mut self, alloc: AllocIx, others_may_fit: bool, cx: &mut Cx) {
         self.drop_questions_of(alloc);
         let mut hidden = Vec::new();
         let hidden = &mut cx.with(&mut hidden);
         let app = self.allocs[alloc].app;
         // It waits all the while: its application goes on to count where it did before the question (UGM-041).
         self.apps[app].asking += 1;
-        self.refund(alloc, self.allocs[alloc].node, Books::ALL, hidden);
+        self.refund_for(alloc, self.allocs[alloc].node, Books::ALL, others_may_fit, hidden);
         self.apps[app].asking -= 1;
         self.count_awaiting_shim(alloc, true, false);
         self.counts_no_more_for_questions(app);
@@ -527,6 +554,7 @@ impl Partition {
         }
         self.ask_shim = on;
         self.questions.refusals = Refusals::default();
+        (self.questions.vain_queues, self.questions.vain_apps) = Default::default();
         // Shapes say whether the shim answers for each ask: those of waiting asks are made anew.
         let waiting: Vec<AllocIx> = self
             .app_by_id
@@ -548,7 +576,7 @@ impl Partition {
 }
 
 variants!(Intent { 1 Place { effects }, 2 Gang, 3 Swap { placeholder, seq }, 4 Reserve, 5 Preempt { victims, needed } });
-list!(Open { alloc, seq, node, more, intent, in_turn, changes, clock });
+list!(Open { alloc, seq, node, more, intent, in_turn, changes, clock, room_news });
 map!(Questions {
     1 open,
     2 of,
@@ -568,4 +596,8 @@ map!(Questions {
     16 agreed,
     17 kept,
     18 swapped_last,
+    19 vain_queues,
+    20 vain_apps,
+    21 rested,
+    22 room_news,
 });

@@ -222,6 +222,7 @@ impl Partition {
 
     fn remove_queue(&mut self, ix: QueueIx, cx: &mut Cx) {
         self.leave_parent(ix);
+        self.queue_takes_no_more_turns(ix);
         let row = self.queues.free(ix);
         let (path, name, parent, managed) = (row.path.clone(), row.name.clone(), row.parent, row.managed);
         self.queue_by_path.remove(&path);

@@ -1,6 +1,7 @@
 //! What the shim refused, and how long that is believed (R5.27). A search asks about each node once. What was refused on a node
 //! is forgotten when something changes there; all of an ask, when its search is over and something changed that it may depend
-//! on, or a long time has passed. Both come at longer and longer intervals, so that asks in vain leave the shim to others.
+//! on, or a long time has passed. Both come at longer and longer intervals; that asks in vain leave turns to others meanwhile
+//! is a matter of `turns`.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -134,6 +135,8 @@ impl Partition {
             let (first, most) =
                 if constrained && row.changes != self.questions.changes { (CHANGED, 5) } else { (UNCHANGED, 4) };
             let wait = Nanos(first.0 << row.searches.min(most)).min(LONGEST);
+            // Others that have not been asked about since are first.
+            let wait = if constrained && row.last > self.questions.rested { LONGEST } else { wait };
             !row.nodes.is_empty() && !self.is_in_question(alloc) && now.minus(row.last) >= wait
         };
         let asks = self.questions.refusals.asks.iter();

@@ -1,6 +1,8 @@
 //! Reservations (sections 5.E and 5.F of the scheduling rules): made for asks that have waited, kept in exact counters, turned
 //! into allocations before anything else is placed.
 
+use std::collections::BTreeMap;
+
 use super::{Cx, Partition, Reason, schedule::Outcome};
 use crate::{
     alloc::Phase,
@@ -138,7 +140,7 @@ impl Partition {
             if self.may_not_begin(app) {
                 self.limited = true;
                 if self.allocs[alloc].phase == Phase::Pending
-                    && self.is_for_waiting(alloc)
+                    && !self.waits_for_victims(alloc)
                     && !self.questions.kept.contains(&alloc)
                     && !self.is_kept_by_questions(app)
                 {
@@ -184,13 +186,16 @@ impl Partition {
         let (resource, shape, expires) = (row.resource.clone(), row.shape, row.reserved_at.plus(RESERVATION_WAIT));
         let required = row.spec.required_node.is_some();
         let fits = self.nodes[node].available.fits(&resource) && self.fits_beside_claims(alloc, node);
+        if !fits {
+            self.questions.room_news += 1;
+        }
         let free = fits && !(self.ask_shim && self.is_refused(alloc, node));
         let other = if free || required || self.shapes.is_nowhere(shape) {
             None
         } else {
             let other = self.find_node(alloc, &resource);
             if other.is_none() {
-                self.shapes.set_nowhere(shape);
+                self.fits_nowhere(shape);
             }
             other
         };
@@ -209,7 +214,7 @@ impl Partition {
             self.limited = true;
             self.held_back.insert(alloc);
             self.give_up_spent_claim(alloc);
-            if cx.now > expires {
+            if cx.now > expires || required && self.is_held_in_vain(alloc) {
                 self.let_go(alloc, cx);
             }
             return Outcome::Nothing;
@@ -281,6 +286,41 @@ impl Partition {
             (self.user_fits_beside(row.app, &row.resource), self.queue_fits(queue, &row.resource))
         };
         if user { level.map_err(Reason::Queue) } else { Err(Reason::User) }
+    }
+
+    /// A limit holds an ask that requires its node, and nothing is on its way out for it. The node would be closed to all others,
+    /// and one tenant may require every node (R5.40).
+    pub(super) fn is_held_in_vain(&self, alloc: AllocIx) -> bool {
+        let level = self.limit_of_reserved(alloc).err();
+        level.is_some_and(|level| level != Reason::Queue(self.root)) && !self.waits_for_victims(alloc)
+    }
+
+    /// What was placed may have used up the limit of asks that require their node: they let go of it. True where some did.
+    pub(super) fn end_reservations_in_vain(&mut self, cx: &mut Cx) -> bool {
+        if self.required_asks.is_empty() {
+            return false;
+        }
+        let mut held = Vec::new();
+        for app in &self.reserved_apps {
+            // Those of one size have the same limits, but for what was preempted for one.
+            let mut sizes = BTreeMap::new();
+            for alloc in &self.apps[*app].reservations {
+                let row = &self.allocs[*alloc];
+                if row.spec.required_node.is_none() || row.phase != Phase::Pending {
+                    continue;
+                }
+                let is_held = || self.is_held_in_vain(*alloc);
+                let is_held =
+                    if self.has_claim(*alloc) { is_held() } else { *sizes.entry(row.shape).or_insert_with(is_held) };
+                if is_held {
+                    held.push(*alloc);
+                }
+            }
+        }
+        for alloc in &held {
+            self.let_go(*alloc, cx);
+        }
+        !held.is_empty()
     }
 
     /// Asks that wait long enough reserve nodes, or not (R5.37): then those that only wait let go of theirs.

@@ -433,7 +433,8 @@ impl Partition {
     }
 
     /// Reservations move where another node can be expected to have room in less than half the time, and end where none is
-    /// worth one any more. Those that have been held for long are tried again: above the headroom they end (R5.30).
+    /// worth one any more. Those that have been held for long are tried again: above the headroom they end (R5.30), as do those of
+    /// asks that require their node and whose limit was used up meanwhile (R5.40).
     pub(super) fn review_reservations(&mut self, cx: &mut Cx) {
         self.wanting.review = false;
         let apps = self.reserved_apps.iter();
@@ -445,6 +446,10 @@ impl Partition {
                 self.ripen([alloc]);
             }
             let row = &self.allocs[alloc];
+            if row.spec.required_node.is_some() && row.phase == Phase::Pending && self.is_held_in_vain(alloc) {
+                self.let_go(alloc, cx);
+                continue;
+            }
             let Some(node) = row.reserved.filter(|_| self.is_for_waiting(alloc)) else { continue };
             let shape = row.shape;
             if row.phase == Phase::Pending && self.end_refused_reservation(alloc, cx) {

@@ -32,16 +32,22 @@ impl Partition {
     /// their number.
     pub fn schedule(&mut self, max: usize, now: Nanos, effects: &mut Vec<Effect>) -> usize {
         let cx = &mut Cx { now, fx: effects, partition: self.internal.clone() };
-        let (mut made, mut waits) = (0, false);
+        let (mut made, mut waits, mut charged) = (0, false, false);
         self.end_turn(cx);
         while made < max {
             self.settle();
-            match self.step(cx) {
+            let outcome = self.step(cx);
+            charged |= matches!(outcome, Outcome::Placed | Outcome::Progress);
+            match outcome {
                 Outcome::Placed => made += 1,
                 Outcome::Preempted(asks) => made += asks,
                 Outcome::Progress => {}
-                Outcome::Nothing if self.reserve_for_wanting(cx) => {}
-                Outcome::Nothing => break,
+                Outcome::Nothing if self.begin_next_round() || self.reserve_for_wanting(cx) => {}
+                Outcome::Nothing if std::mem::take(&mut charged) && self.end_reservations_in_vain(cx) => {}
+                Outcome::Nothing => {
+                    self.questions.rested = now;
+                    break;
+                }
                 Outcome::Waits => {
                     waits = true;
                     break;
@@ -98,7 +104,7 @@ impl Partition {
             self.block_queue(child);
         }
         // A leaf that became a parent keeps its applications, and they wait until it is a leaf again (CFG-102).
-        if !self.queues[queue].leaf {
+        if !self.queues[queue].leaf || self.queue_gives_way(queue) {
             return Outcome::Nothing;
         }
         loop {
@@ -110,7 +116,12 @@ impl Partition {
                     app
                 }
                 (Some((_, app)), _) => *app,
-                (None, _) => break,
+                (None, _) => {
+                    if self.begin_next_round_of(queue) {
+                        continue;
+                    }
+                    break;
+                }
             };
             let outcome = self.try_app(app, cx);
             if outcome != Outcome::Nothing {
@@ -124,7 +135,7 @@ impl Partition {
     pub(super) fn try_app(&mut self, app: AppIx, cx: &mut Cx) -> Outcome {
         self.sync_app(app, cx.now);
         let row = &self.apps[app];
-        if self.is_ending(app) || row.backoff_until.is_some_and(|until| until > cx.now) {
+        if self.is_ending(app) || self.app_gives_way(app) || row.backoff_until.is_some_and(|until| until > cx.now) {
             return Outcome::Nothing;
         }
         self.user_resolve(app);
@@ -183,7 +194,7 @@ impl Partition {
     /// none of what only questions to the shim hold back.
     pub(super) fn may_run(&mut self, app: AppIx, cx: &mut Cx) -> bool {
         let by_queue = self.full_of_apps(app).is_some();
-        let by_quota = !by_queue && !self.user_can_run(app);
+        let by_quota = !self.user_can_run(app);
         if (by_queue || by_quota) && self.is_kept_by_questions(app) {
             return false;
         }
@@ -198,9 +209,8 @@ impl Partition {
             let detail = if by_queue { Detail::AppCannotRunQueue } else { Detail::AppRunnableQueue };
             cx.event(EventKind::App, &id, Change::None, detail);
         }
-        if !by_queue {
-            self.note_held_by_quota(app, by_quota, cx);
-        }
+        // EVT-02B: that of the queue comes first, and each is told of.
+        self.note_held_by_quota(app, by_quota, cx);
         if by_queue {
             self.skip_asks(app, "its application is held back by the limit of applications of a queue", cx);
         } else if by_quota {
@@ -264,7 +274,7 @@ impl Partition {
         match self.find_node(alloc, &resource) {
             Some(node) => self.take(alloc, node, cx),
             None => {
-                self.shapes.set_nowhere(key.shape);
+                self.fits_nowhere(key.shape);
                 Err(Hold::Nodes)
             }
         }

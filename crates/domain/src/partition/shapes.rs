@@ -136,6 +136,7 @@ impl Partition {
         if crate::planted!("room-unnoticed") {
             return;
         }
+        self.questions.room_news += 1;
         if !self.nodes[node].reservations.is_empty() {
             // Whoever reserved it looks again.
             let reserved = self.nodes[node].reservations.to_vec();
@@ -173,6 +174,12 @@ impl Partition {
             }
             self.unblock();
         }
+    }
+
+    /// No node takes the shape.
+    pub(super) fn fits_nowhere(&mut self, shape: ShapeIx) {
+        self.shapes.set_nowhere(shape);
+        self.questions.room_news += 1;
     }
 
     /// With it the real ask that found no other node than those of its placeholders, which the shim refuses (R6.10).

@@ -190,7 +190,7 @@ impl Partition {
                 Outcome::Progress
             }
             None => {
-                self.shapes.set_nowhere(shape);
+                self.fits_nowhere(shape);
                 Outcome::Nothing
             }
         }

@@ -1,12 +1,14 @@
 //! Turns of constrained asks where a resource manager has several partitions (R5.27): one partition at a time asks the shim
 //! about such asks, and learns what constrained came or went in the others. Whose turn it is is decided elsewhere; a partition
-//! says that it wants one and that it has used it.
+//! says that it wants one and that it has used it. Within a partition those who have had a turn in vain give way: a queue whose
+//! asks fit no node keeps its place in the order, since it gets nothing, and would have all turns.
 
 use super::{Cx, Partition};
-use crate::coded::variants;
+use crate::coded::{list, variants};
 use crate::{
     command::Turn,
     effect::{Effect, TurnEffect},
+    types::{AppIx, QueueIx},
 };
 
 /// Whether a partition may ask about a constrained ask.
@@ -25,7 +27,106 @@ pub(super) enum Place {
     Used,
 }
 
+/// Queues, or applications of one queue, that have had a turn in vain. They have the next when the others want none, or have had as
+/// many that led to something.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Round {
+    in_vain: imbl::OrdSet<u32>,
+    /// Turns of others that led to something.
+    others: usize,
+}
+
+impl Round {
+    /// One of the others had a turn that led to something. Gives those that may have one now.
+    fn led_to_something(&mut self) -> imbl::OrdSet<u32> {
+        self.others += 1;
+        if self.others < self.in_vain.len() { imbl::OrdSet::new() } else { std::mem::take(self).in_vain }
+    }
+}
+
 impl Partition {
+    /// Others have their turn before this queue.
+    pub(super) fn queue_gives_way(&self, queue: QueueIx) -> bool {
+        self.ask_shim && self.questions.vain_queues.in_vain.contains(&queue.0)
+    }
+
+    /// Others of its queue have their turn before this application.
+    pub(super) fn app_gives_way(&self, app: AppIx) -> bool {
+        self.ask_shim
+            && self.questions.vain_apps.get(&self.apps[app].queue).is_some_and(|round| round.in_vain.contains(&app.0))
+    }
+
+    /// The turn of an ask of this application was in vain.
+    pub(super) fn note_turn_in_vain(&mut self, app: AppIx) {
+        let queue = self.apps[app].queue;
+        self.questions.vain_queues.in_vain.insert(queue.0);
+        self.questions.vain_apps.entry(queue).or_default().in_vain.insert(app.0);
+    }
+
+    /// The turn of an ask of this application led to something.
+    pub(super) fn note_turn(&mut self, app: AppIx) {
+        let queue = self.apps[app].queue;
+        let queues = self.questions.vain_queues.led_to_something();
+        self.give_turns_to_queues(&queues);
+        if let Some(round) = self.questions.vain_apps.get_mut(&queue) {
+            let apps = round.led_to_something();
+            if round.in_vain.is_empty() {
+                self.questions.vain_apps.remove(&queue);
+            }
+            self.give_turns_to_apps(&apps);
+        }
+    }
+
+    /// No other queue wants a turn: those that gave way have the next. False where none did.
+    pub(super) fn begin_next_round(&mut self) -> bool {
+        let queues = std::mem::take(&mut self.questions.vain_queues).in_vain;
+        self.give_turns_to_queues(&queues);
+        !queues.is_empty()
+    }
+
+    /// The same of the applications of a queue.
+    pub(super) fn begin_next_round_of(&mut self, queue: QueueIx) -> bool {
+        let round = self.questions.vain_apps.remove(&queue);
+        round.is_some_and(|round| {
+            self.give_turns_to_apps(&round.in_vain);
+            true
+        })
+    }
+
+    fn give_turns_to_queues(&mut self, queues: &imbl::OrdSet<u32>) {
+        for queue in queues
+            .iter()
+            .map(|queue| QueueIx(*queue))
+            .filter(|queue| self.queues.get(*queue).is_some())
+            .collect::<Vec<_>>()
+        {
+            self.rouse_queue(queue);
+        }
+    }
+
+    fn give_turns_to_apps(&mut self, apps: &imbl::OrdSet<u32>) {
+        for app in apps.iter().map(|app| AppIx(*app)).filter(|app| self.apps.get(*app).is_some()).collect::<Vec<_>>() {
+            self.rouse(app);
+        }
+    }
+
+    /// An application goes.
+    pub(super) fn app_takes_no_more_turns(&mut self, app: AppIx) {
+        let queue = self.apps[app].queue;
+        if let Some(round) = self.questions.vain_apps.get_mut(&queue) {
+            round.in_vain.remove(&app.0);
+            if round.in_vain.is_empty() {
+                self.questions.vain_apps.remove(&queue);
+            }
+        }
+    }
+
+    /// A queue goes.
+    pub(super) fn queue_takes_no_more_turns(&mut self, queue: QueueIx) {
+        self.questions.vain_queues.in_vain.remove(&queue.0);
+        self.questions.vain_apps.remove(&queue);
+    }
+
     /// No other partition of the resource manager has the turn.
     pub(super) fn has_turn(&self) -> bool {
         matches!(self.questions.turn, Place::Alone | Place::Given)
@@ -111,4 +212,5 @@ impl Partition {
     }
 }
 
+list!(Round { in_vain, others });
 variants!(Place { 0 Alone, 1 Without, 2 Wanted, 3 Given, 4 Used });

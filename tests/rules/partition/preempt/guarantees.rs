@@ -28,6 +28,26 @@ fn the_youngest_goes_after_the_delay_and_the_ask_takes_its_place() {
 }
 
 #[test]
+fn what_runs_in_a_queue_that_was_converted_may_go() {
+    // R7.8, CFG-102: a leaf became a parent, and a parent a leaf.
+    let with_child = A_AND_B.replace("{name: b}", "{name: b, queues: [{name: c}]}");
+    for (first, then, queue) in [(A_AND_B, &*with_child, "root.b"), (&*with_child, A_AND_B, "root.b.c")] {
+        let mut env = Env::calm(&tree(first));
+        env.node("n1", 100);
+        env.app("app-a", "root.a");
+        env.app("app-b", queue);
+        env.ask((0..5).map(|n| Ask::new("app-b", &format!("v{n}"), 20).preempts()).collect());
+        env.reload(&tree(then));
+        env.heard();
+        env.ask(vec![Ask::new("app-a", "k1", 20).preempts()]);
+        env.pass(2);
+        assert_eq!(env.heard(), ["app-a Accepted", "released v4 Preempted"], "{queue}");
+        env.confirm_all();
+        assert_eq!(env.heard(), ["app-a Running", "new k1 on n1"]);
+    }
+}
+
+#[test]
 fn two_go_where_one_is_not_enough_and_no_more() {
     // R7.25
     let mut env = full(A_AND_B);

@@ -212,6 +212,23 @@ fn settled(env: &mut Env) -> i128 {
 }
 
 #[test]
+fn what_runs_in_a_queue_that_was_converted_goes_as_well() {
+    // R7.42–R7.45, CFG-102: a leaf became a parent, and a parent a leaf.
+    let leaf = |max: i64| parent(max, "").replace("parent: true, ", "").replace(", queues: []", "");
+    for (first, then, app) in
+        [(leaf(100), parent(40, "{name: a}"), "root.p"), (parent(100, "{name: a}"), leaf(40), "root.p.a")]
+    {
+        let mut env = Env::calm(&first);
+        env.node("n1", 100);
+        env.app("x", app);
+        env.ask((0..10).map(|n| Ask::new("x", &format!("k{n}"), 10).preempts()).collect());
+        env.reload(&then);
+        env.heard();
+        assert_eq!(settled(&mut env), 40, "{app}");
+    }
+}
+
+#[test]
 fn what_the_shares_were_too_small_for_goes_from_whom_most_is_left() {
     // R7.44 [DEFECT], R7.47
     for (each, size, max, left) in [(4, 10, 50, 50), (2, 1, 3, 3), (2, 1, 1, 1), (4, 10, 55, 60), (1, 10, 12, 20)] {

@@ -221,6 +221,18 @@ impl Partition {
 
     /// Takes an ask or allocation out of these books.
     pub(super) fn refund(&mut self, alloc: AllocIx, node: Option<NodeIx>, books: Books, cx: &mut Cx) {
+        self.refund_for(alloc, node, books, true, cx);
+    }
+
+    /// The same; `others_may_fit`: they look at the room that the node has now.
+    pub(super) fn refund_for(
+        &mut self,
+        alloc: AllocIx,
+        node: Option<NodeIx>,
+        books: Books,
+        others_may_fit: bool,
+        cx: &mut Cx,
+    ) {
         let placement = &self.past_limits(alloc, node, books);
         self.note_placement(placement);
         if placement.books.node
@@ -240,7 +252,11 @@ impl Partition {
                 self.allocs[*moved].at = at as u32;
             }
             self.reindex(node);
-            self.unblock_shapes(node);
+            if others_may_fit {
+                self.unblock_shapes(node);
+            } else if self.allocs[alloc].reserved.is_some() {
+                self.ripen([alloc]);
+            }
         }
         if placement.books.rest {
             self.count_allocated(placement.queue, &placement.resource, false);

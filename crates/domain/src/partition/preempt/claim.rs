@@ -192,7 +192,12 @@ impl Partition {
 
     /// All its victims are gone: what it still lacks went elsewhere.
     pub(in super::super) fn is_claim_spent(&self, alloc: AllocIx) -> bool {
-        self.has_claim(alloc) && self.leaving_for(alloc).next().is_none()
+        self.has_claim(alloc) && !self.waits_for_victims(alloc)
+    }
+
+    /// Something is on its way out for it.
+    pub(in super::super) fn waits_for_victims(&self, alloc: AllocIx) -> bool {
+        self.leaving_for(alloc).next().is_some()
     }
 
     /// Its victims that are not gone.

@@ -122,14 +122,15 @@ impl Partition {
         amount
     }
 
-    /// Takes an amount from a leaf, or divides it among the children that use more than they are guaranteed (R7.44). `all` is
-    /// what the queue that acts is to lose.
+    /// Takes an amount from a leaf, or divides it among the children that use more than they are guaranteed (R7.44). Where a leaf
+    /// became a parent, or a parent a leaf, there are both. `all` is what the queue that acts is to lose.
     fn take_from(&mut self, queue: QueueIx, amount: &Resource, all: &Resource, taken: &mut Taken, cx: &mut Cx) {
-        if self.queues[queue].leaf {
-            self.take_from_leaf(queue, amount, all, taken, cx);
-            return;
-        }
         let before = taken.resource.clone();
+        let rest = |taken: &Taken| amount.minus_known(&taken.resource.minus(&before));
+        if !self.queues[queue].apps.is_empty() {
+            self.take_from_leaf(queue, amount, all, taken, cx);
+        }
+        let to_divide = rest(taken);
         let children: Vec<QueueIx> = self.queues[queue].children.values().copied().collect();
         let weights: Vec<Resource> = children.iter().map(|child| self.overage(*child)).collect();
         let mut sum = Resource::new();
@@ -138,10 +139,9 @@ impl Partition {
         }
         for (child, weight) in children.iter().zip(weights) {
             let part = |kind: &ResourceType, amount| amount * weight.amount(kind) / sum.amount(kind).max(1);
-            self.take_share(*child, amount, &weight, part, (all, taken), cx);
+            self.take_share(*child, &to_divide, &weight, part, (all, taken), cx);
         }
         // What rounding left, and what no allocation of a share was small enough for (R7.44 mended).
-        let rest = |taken: &Taken| amount.minus_known(&taken.resource.minus(&before));
         let left = rest(taken);
         let weighed = |child: QueueIx| (child, self.overage(child));
         let mut weights: Vec<(QueueIx, Resource)> = children.into_iter().map(weighed).collect();

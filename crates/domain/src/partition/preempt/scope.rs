@@ -33,7 +33,7 @@ pub(super) struct Scope {
     path: SmallVec<[QueueIx; 8]>,
     /// What victims have to free in the queues of the path, beside the room on a node.
     pub short: Resource,
-    /// Leaves with possible victims.
+    /// Queues with possible victims.
     pub leaves: BTreeMap<QueueIx, Door>,
     /// By index in the path: guarantees below it entitle the ask.
     entitled: SmallVec<[bool; 8]>,
@@ -177,7 +177,7 @@ impl Partition {
         guaranteed
     }
 
-    /// Collects the leaves below a queue; `on_path` is its index in the ask's path (R7.7–R7.9).
+    /// Collects the queues with applications from this one on down; `on_path` is its index in the ask's path (R7.7–R7.9).
     fn find_leaves(
         &self,
         scope: &mut Scope,
@@ -187,16 +187,15 @@ impl Partition {
         values: &[i64],
     ) {
         let row = &self.queues[queue];
-        if row.leaf {
-            let mine = on_path == Some(0);
-            if !mine
-                && scope.entitled[meets]
-                && row.settings.preemption != PreemptionSetting::Disabled
-                && self.has_surplus(scope, queue, meets)
-            {
-                scope.leaves.insert(queue, Door { ceiling, meets });
-            }
-            return;
+        // A leaf that became a parent has applications of its own, and one that was a parent what drains below it.
+        let mine = on_path == Some(0);
+        if !row.apps.is_empty()
+            && !mine
+            && scope.entitled[meets]
+            && row.settings.preemption != PreemptionSetting::Disabled
+            && self.has_surplus(scope, queue, meets)
+        {
+            scope.leaves.insert(queue, Door { ceiling, meets });
         }
         for child in row.children.values().copied() {
             let child_row = &self.queues[child];

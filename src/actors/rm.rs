@@ -37,7 +37,7 @@ use std::{
 
 use actix::prelude::*;
 use arc_swap::ArcSwap;
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::sync::{oneshot, watch};
 
 pub use reconfigure::{Reconfigure, no_partitions};
 pub use registration::Register;
@@ -71,10 +71,10 @@ const DUMP_TIMEOUT: Duration = Duration::from_secs(5);
 /// The door that opens streams which carry everything over gRPC: predicates last as long as the stream.
 pub const EXTENSION: &str = "grpc-extension";
 
-/// The registry no longer knows it.
+/// The registry no longer knows it: it ends, and removes its log, which is gone when this is dropped.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct Forgotten;
+pub struct Forgotten(pub watch::Receiver<()>);
 
 /// See the module.
 pub struct RmActor {
@@ -83,8 +83,6 @@ pub struct RmActor {
     view: Arc<ArcSwap<RmView>>,
     /// Views of before that doors may still go by.
     earlier: Vec<Weak<RmView>>,
-    /// A log that is being removed: another begins in its place when it is gone.
-    removal: Option<JoinHandle<()>>,
     /// Where it lives among the arbiters.
     home: usize,
     life: Life,
@@ -128,7 +126,6 @@ impl RmActor {
             topology,
             view,
             earlier: Vec::new(),
-            removal: None,
             home,
             life: Life::default(),
             epoch: 0,
@@ -180,7 +177,7 @@ impl RmActor {
             state: self.life.state(),
             epoch: self.epoch,
             shared: session.map(|session| session.shared(self.topology.limits.items(), self.log.is_some())),
-            partitions: partitions.map(|at| (at.internal.clone(), at.commands.clone())).collect(),
+            partitions: partitions.map(|at| (at.internal.clone(), at.number, at.commands.clone())).collect(),
             closing: self.closing,
             failing: self.log.as_ref().and_then(|log| log.failing().cloned()),
             elsewhere: self.elsewhere.clone(),
@@ -621,10 +618,10 @@ impl Handler<StateDump> for RmActor {
 impl Handler<Forgotten> for RmActor {
     type Result = ();
 
-    fn handle(&mut self, _msg: Forgotten, ctx: &mut Self::Context) {
+    fn handle(&mut self, msg: Forgotten, ctx: &mut Self::Context) {
         let closing = self.closing_of(ClosingKind::Stopped, "it was Stopped long ago");
         self.streams.close(&closing, true);
-        self.forget_log();
+        self.remove_log(msg.0);
         ctx.stop();
     }
 }

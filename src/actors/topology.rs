@@ -24,7 +24,7 @@ use std::{
 
 use actix::prelude::*;
 use arc_swap::ArcSwapOption;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, watch};
 
 pub(super) use self::kept::is_of;
 use self::{defaults::Defaults, kept::Kept, names::shown, registry::Registry};
@@ -37,7 +37,7 @@ use super::{
     event::EventActor,
     journal::Journals,
     partition::{Links, PartitionActor},
-    rm::{RmActor, handle::RmHandle, log::Logs, replay::Progress},
+    rm::{Forgotten, RmActor, handle::RmHandle, log::Logs, replay::Progress},
 };
 use crate::{
     config::{LoadedConfig, extra::Settings},
@@ -88,6 +88,8 @@ pub struct Topology {
     intake: Arc<Intake>,
     apart: OnceLock<numbering::Apart>,
     registry: Mutex<Registry>,
+    /// Logs that are being removed, by resource manager, while somebody listens.
+    removals: Mutex<BTreeMap<Arc<str>, Arc<watch::Sender<()>>>>,
     kept: Mutex<Kept>,
     listed: Mutex<BTreeMap<u64, (RmEntry, Vec<PartitionEntry>)>>,
     defaults: Mutex<Defaults>,
@@ -116,6 +118,8 @@ pub type Launcher = Arc<dyn Fn(&ArbiterHandle, PartitionSetup) -> PartitionHandl
 pub struct PartitionHandle {
     /// Internal name.
     pub internal: Arc<str>,
+    /// Its number in the session, where that is recorded.
+    pub number: u32,
     /// Configuration in force.
     pub conf: Arc<PartitionConf>,
     /// The actor.
@@ -201,6 +205,7 @@ impl Topology {
             launcher,
             apart: OnceLock::new(),
             registry: Mutex::default(),
+            removals: Mutex::default(),
             kept: Mutex::default(),
             listed: Mutex::default(),
             defaults: Mutex::new(Defaults::of(default_config)),
@@ -225,11 +230,13 @@ impl Topology {
     fn launcher_with(links: impl Fn(&str) -> Links + Send + Sync + 'static) -> Launcher {
         Arc::new(move |arbiter, setup| {
             let (internal, conf) = (setup.internal.clone(), setup.conf.clone());
+            let number = setup.recorded.as_ref().map_or(0, |recorded| recorded.instance);
             let links = links(&internal);
             let journal = links.journal.clone().map(Addr::recipient);
             let addr = PartitionActor::start_on(arbiter, setup, links);
             PartitionHandle {
                 internal,
+                number,
                 conf,
                 commands: addr.clone().recipient(),
                 wake: addr.clone().recipient(),
@@ -395,8 +402,29 @@ impl Topology {
     }
 
     pub(super) fn stopped(&self, rm: &Arc<str>) {
-        if let Some(oldest) = lock(&self.registry).stopped(rm) {
-            lock(&self.kept).forget(&oldest);
+        let mut registry = lock(&self.registry);
+        if let Some(oldest) = registry.stopped(rm) {
+            // Before another actor can be made for it.
+            oldest.addr.do_send(Forgotten(self.removes(&oldest.id)));
+            drop(registry);
+            lock(&self.kept).forget(&oldest.id);
+        }
+    }
+
+    /// The log of a resource manager is to be removed: it is not until this is dropped.
+    pub(super) fn removes(&self, rm: &Arc<str>) -> watch::Receiver<()> {
+        let mut removals = lock(&self.removals);
+        removals.retain(|_, removal| removal.receiver_count() > 0);
+        removals.entry(rm.clone()).or_insert_with(|| Arc::new(watch::Sender::new(()))).subscribe()
+    }
+
+    /// Until nothing of a log that is to be removed is there any more, whoever removes it.
+    pub(super) fn removed(&self, rm: &str) -> impl Future<Output = ()> + use<> {
+        let removal = lock(&self.removals).get(rm).cloned();
+        async move {
+            if let Some(removal) = removal {
+                removal.closed().await;
+            }
         }
     }
 

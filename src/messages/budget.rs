@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::{
     keys::Keyed,
-    receipts::{Receipt, Refused},
+    receipts::{PartsOf, Receipt, Refused},
 };
 use crate::{
     domain::types::Nanos,
@@ -209,6 +209,15 @@ impl Permit {
         }
     }
 
+    /// Whose parts of it were recorded before the server was started again: they are not handed in once more.
+    pub fn recorded(&self) -> PartsOf {
+        match &self.0.receipt {
+            Some(Receipt::Numbered { receipts, number }) => receipts.recorded(*number),
+            Some(Receipt::Keyed(taken, _)) => taken.recorded(),
+            _ => PartsOf::new(),
+        }
+    }
+
     /// Why it was refused, where it is a numbered configuration that was.
     pub fn refused(&self) -> Option<Refused> {
         match &self.0.receipt {
@@ -264,7 +273,7 @@ mod tests {
 
     #[test]
     fn credits_and_receipt_come_back_with_the_last_part() {
-        let (budget, receipts) = (Budget::new(10, 1), Receipts::after(0));
+        let (budget, receipts) = (Budget::new(10, 1), Receipts::after(0, Default::default()));
         let permit = budget.take(4).expect("credits").with(receipts.take(1, 4));
         let part = permit.clone();
         drop(permit);

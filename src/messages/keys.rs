@@ -9,6 +9,8 @@ use std::{
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::watch, time::Instant};
 
+use super::receipts::PartsOf;
+
 /// A key is remembered for so long.
 pub const KEPT: Duration = Duration::from_secs(600);
 /// And as long as it is among so many.
@@ -37,6 +39,8 @@ struct State {
     keys: HashMap<Key, (Digest, Step)>,
     /// Keys of what was taken, the oldest first.
     taken: VecDeque<(Instant, Key)>,
+    /// Of requests that were not taken as a whole the parts that were recorded before the server was started again.
+    recorded: HashMap<Key, (Digest, PartsOf)>,
 }
 
 /// How far a request is.
@@ -87,9 +91,13 @@ fn key_of(text: &str) -> Key {
 }
 
 impl Keys {
-    /// Those of a session that goes on: what was taken, and how long ago.
-    pub fn after(taken: impl Iterator<Item = (Key, Digest, Duration)>) -> Arc<Keys> {
-        let (now, mut state) = (Instant::now(), State::default());
+    /// Those of a session that goes on: what was taken, and how long ago, and of what else parts are recorded.
+    pub fn after(
+        taken: impl Iterator<Item = (Key, Digest, Duration)>,
+        recorded: impl Iterator<Item = (Key, Digest, PartsOf)>,
+    ) -> Arc<Keys> {
+        let recorded = recorded.map(|(key, digest, by)| (key, (digest, by))).collect();
+        let (now, mut state) = (Instant::now(), State { recorded, ..State::default() });
         for (key, digest, age) in taken {
             // A machine that was started just now knows no earlier time.
             state.taken.push_back((now.checked_sub(age).unwrap_or(now), key));
@@ -154,13 +162,23 @@ impl Taken {
     pub fn keyed(&self, parts: u32) -> Keyed {
         (self.key, self.digest, parts)
     }
+
+    /// Whose parts of it were recorded before the server was started again.
+    pub fn recorded(&self) -> PartsOf {
+        let state = self.keys.state();
+        let known = state.recorded.get(&self.key).filter(|(digest, _)| *digest == self.digest);
+        known.map(|(_, by)| by.clone()).unwrap_or_default()
+    }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        if let Some((_, step)) = self.keys.state().keys.get_mut(&self.key) {
+        let mut state = self.keys.state();
+        state.recorded.remove(&self.key);
+        if let Some((_, step)) = state.keys.get_mut(&self.key) {
             *step = Step::Applied;
         }
+        drop(state);
         self.keys.news.send_replace(());
     }
 }
@@ -201,7 +219,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_session_that_goes_on_remembers_the_rest_of_the_time() {
         tokio::time::advance(KEPT).await;
-        let keys = Keys::after([(key_of("k"), (1, 1), KEPT / 2)].into_iter());
+        let keys = Keys::after([(key_of("k"), (1, 1), KEPT / 2)].into_iter(), std::iter::empty());
         assert!(matches!(keys.claim("k", (1, 1)), Known::Taken));
         tokio::time::advance(KEPT / 2).await;
         assert!(matches!(keys.claim("k", (1, 1)), Known::New(_)));

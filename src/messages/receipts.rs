@@ -1,10 +1,11 @@
 //! What of a session's numbered requests was taken and applied: each number once, in order, whatever connections are lost.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex as Turns, MutexGuard as Turn, oneshot, watch};
 
 use super::keys;
@@ -33,12 +34,26 @@ struct State {
     items: u64,
     refused: VecDeque<Refused>,
     ignored: VecDeque<Ignored>,
+    /// Of numbers to come the parts that were recorded before the server was started again.
+    recorded: BTreeMap<u64, PartsOf>,
     /// The latest stream.
     stream: u64,
     ended: bool,
     /// Nothing more counts as applied.
     lost: bool,
 }
+
+/// Whose part of a request it is, and who records it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum PartOf {
+    /// The session: what is for no partition.
+    Session,
+    /// The partition of this number in the session.
+    Partition(u32),
+}
+
+/// Parts of a request.
+pub type PartsOf = BTreeSet<PartOf>;
 
 /// The number of a configuration that was refused, and why.
 pub type Refused = (u64, Arc<str>);
@@ -109,9 +124,10 @@ impl Drop for Receipt {
 }
 
 impl Receipts {
-    /// Those of a session whose requests up to this number were applied: 0 for one that begins.
-    pub fn after(applied: u64) -> Arc<Receipts> {
-        let state = State { taken: applied, ..State::default() };
+    /// Those of a session whose requests up to this number were applied: 0 for one that begins. Of later ones parts may be
+    /// recorded.
+    pub fn after(applied: u64, recorded: BTreeMap<u64, PartsOf>) -> Arc<Receipts> {
+        let state = State { taken: applied, recorded, ..State::default() };
         Arc::new(Receipts { turns: Turns::default(), state: Mutex::new(state), news: watch::Sender::default() })
     }
 
@@ -145,11 +161,17 @@ impl Receipts {
         Receipt::Numbered { receipts: self.clone(), number }
     }
 
+    /// Whose parts of the request of this number were recorded before the server was started again: they were carried out.
+    pub fn recorded(&self, number: u64) -> PartsOf {
+        self.state().recorded.get(&number).cloned().unwrap_or_default()
+    }
+
     fn done(&self, number: u64) {
         let mut state = self.state();
         if state.lost {
             return;
         }
+        state.recorded.remove(&number);
         let first = state.taken + 1 - state.open.len() as u64;
         let at = usize::try_from(number - first).unwrap_or(usize::MAX);
         if let Some((_, done)) = state.open.get_mut(at) {
@@ -251,7 +273,7 @@ mod tests {
 
     #[test]
     fn numbers_are_taken_in_order_and_acknowledged_without_a_gap() {
-        let receipts = Receipts::after(4);
+        let receipts = Receipts::after(4, BTreeMap::new());
         let places: Vec<_> = [1, 4, 5, 6].map(|number| receipts.place(number)).into();
         assert_eq!(places, [Place::Before, Place::Before, Place::Next, Place::Gap(5)]);
         let (five, six) = (receipts.take(5, 10), receipts.take(6, 3));
@@ -265,7 +287,7 @@ mod tests {
 
     #[test]
     fn refusals_are_kept_for_those_who_come_back() {
-        let receipts = Receipts::after(0);
+        let receipts = Receipts::after(0, BTreeMap::new());
         for number in 1..=REFUSALS as u64 + 1 {
             drop(receipts.take(number, 0));
             receipts.refuse(number, &format!("fault {number}"));
@@ -276,7 +298,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_waits_learns_of_the_number_or_of_the_end() {
-        let receipts = Receipts::after(0);
+        let receipts = Receipts::after(0, BTreeMap::new());
         let (one, two) = (receipts.take(1, 1), receipts.take(2, 1));
         let wait = |number| {
             tokio::spawn({
@@ -295,7 +317,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_another_server_goes_on_with_is_not_acknowledged_here() {
-        let receipts = Receipts::after(0);
+        let receipts = Receipts::after(0, BTreeMap::new());
         let (one, two) = (receipts.take(1, 1), receipts.take(2, 1));
         drop(one);
         receipts.lose();
@@ -306,7 +328,7 @@ mod tests {
 
     #[tokio::test]
     async fn turns_are_taken_in_the_order_in_which_they_were_asked_for() {
-        let receipts = Receipts::after(0);
+        let receipts = Receipts::after(0, BTreeMap::new());
         let held = receipts.turn().await;
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut waiting = Vec::new();

@@ -27,6 +27,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 pub use self::{
     far::{Far, Home, Place, records},
@@ -98,7 +99,8 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WriteE
     move |source| WriteError { action, path, source: Arc::new(source) }
 }
 
-/// The directory of a resource manager in that of all logs: its id with what file systems may not like escaped.
+/// The directory of a resource manager in that of all logs: its id with what file systems may not like escaped, of a long one the
+/// beginning and its SHA-256.
 pub fn directory(base: &Path, rm: &str) -> PathBuf {
     let mut name = String::with_capacity(rm.len());
     for byte in rm.bytes() {
@@ -109,11 +111,31 @@ pub fn directory(base: &Path, rm: &str) -> PathBuf {
     }
     // Names of files are at most 255 bytes long.
     if name.len() > 200 {
-        let sum = crc32fast::hash(rm.as_bytes());
-        name.truncate(180);
-        name.push_str(&format!("~{sum:08x}"));
+        name.truncate(130);
+        name.push('~');
+        for byte in Sha256::digest(rm.as_bytes()) {
+            name.push_str(&format!("{byte:02x}"));
+        }
     }
     base.join(name)
+}
+
+/// Gives a directory that an earlier release named in another way the name that it has now; gives where it is.
+///
+/// # Errors
+/// It cannot be moved.
+pub fn name_anew(base: &Path, dir: PathBuf) -> io::Result<PathBuf> {
+    if rm_of(&dir).is_some() {
+        return Ok(dir);
+    }
+    let Some(own) = title_of(&dir).map(|title| directory(base, &title.rm)).filter(|own| *own != dir) else {
+        return Ok(dir);
+    };
+    if own.exists() {
+        return Ok(dir);
+    }
+    super::files::move_dir(&dir, &own)?;
+    Ok(own)
 }
 
 /// The resource manager whose directory this is, where its name tells.

@@ -15,7 +15,7 @@ use crate::{
         budget::{Budget, Permit},
         keys::Keys,
         partition::Commands,
-        receipts::{Receipt, Receipts},
+        receipts::{PartOf, Receipt, Receipts},
         rm::{CarriedOut, Forwarding, Halt, Heartbeat, Part, Refusal, RefusalKind, RmState, Submit},
     },
     trace::{Point, Side},
@@ -44,8 +44,8 @@ pub struct RmView {
     pub epoch: u64,
     /// What it shares with the doors, while there is a session.
     pub shared: Option<Shared>,
-    /// Its partitions, by internal name.
-    pub partitions: Vec<(Arc<str>, Recipient<Commands>)>,
+    /// Its partitions, by internal name, with their numbers in the session.
+    pub partitions: Vec<(Arc<str>, u32, Recipient<Commands>)>,
     /// The server ends.
     pub closing: bool,
     /// It cannot be recorded at present, and why.
@@ -162,7 +162,7 @@ impl RmHandle {
         if view.epoch != epoch || view.shared.is_none() {
             return Err(other_session(&self.id, view.state));
         }
-        let of = |part: &Part| view.partitions.iter().find(|(internal, _)| *internal == part.partition);
+        let of = |part: &Part| view.partitions.iter().find(|(internal, ..)| *internal == part.partition);
         if !parts.is_empty() && (gate.shared.forwarding.any() || parts.iter().any(|part| of(part).is_none())) {
             let ahead = Some(gate.shared.forwarding.one());
             self.addr.do_send(Submit { epoch, parts, rejected, permit: Some(permit), ahead });
@@ -171,16 +171,19 @@ impl RmHandle {
         // A request of nothing has a number or a key all the same: that it was taken is recorded.
         let nothing = parts.is_empty() && rejected.is_empty();
         permit.in_parts(parts.len() + usize::from(nothing || !rejected.is_empty()));
+        let recorded = permit.recorded();
         if nothing && permit.is_taken_once() {
             self.record_taken(gate, permit.clone());
         }
-        if !rejected.is_empty() {
+        if !rejected.is_empty() && !recorded.contains(&PartOf::Session) {
             // Answered before the partitions do.
             let permit = Some(permit.clone());
             self.addr.do_send(Submit { epoch, parts: Vec::new(), rejected, permit, ahead: None });
         }
         for part in parts {
-            if let Some((_, partition)) = of(&part) {
+            if let Some((_, number, partition)) = of(&part)
+                && !recorded.contains(&PartOf::Partition(*number))
+            {
                 partition.do_send(Commands { epoch, commands: vec![part.command], permit: Some(permit.clone()) });
             }
         }

@@ -30,6 +30,7 @@ use crate::{
     domain::{DOMAIN_VERSION, types::Nanos},
     messages::{
         budget::Permit,
+        receipts::PartOf,
         recorded::Outlet,
         rm::{CarriedOut, Deliver, Kind, Outgoing, Predicates},
     },
@@ -245,8 +246,9 @@ impl RmLog {
                 self.handed = handed.unwrap_or(self.handed);
                 let mut payload = std::mem::take(&mut self.scratch);
                 let taken = Taken::of(&entry.permits);
-                self.numbers.note(&taken.requests);
-                self.keys.note(&taken.keyed, entry.at);
+                let by = PartOf::Partition(entry.instance);
+                self.numbers.note(&taken.requests, by);
+                self.keys.note(&taken.keyed, by, entry.at);
                 self.work += entry.took;
                 record::steps(entry, asks, handed, &taken, &mut payload);
                 self.append(kind::PARTITION, entry.at, &payload);
@@ -272,11 +274,11 @@ impl RmLog {
             self.numbers.refuse(refused);
         }
         if !requests.is_empty() {
-            self.numbers.note(&requests);
+            self.numbers.note(&requests, PartOf::Session);
             self.append(kind::TAKEN, now, &record::json(&requests));
         }
         if !keyed.is_empty() {
-            self.keys.note(&keyed, now);
+            self.keys.note(&keyed, PartOf::Session, now);
             self.append(kind::KEYED, now, &record::json(&keyed));
         }
         self.wait(epoch, line, None, permits);

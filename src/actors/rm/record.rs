@@ -19,7 +19,7 @@ use crate::{
         application::UnconfirmedRelease,
         keys::Keyed,
         queue::{AppRefusal, QueueDoor},
-        receipts::{Refused, remember},
+        receipts::{PartOf, PartsOf, Refused, remember},
         recorded::{Entry, Talks},
         rm::{Kind, Predicates},
     },
@@ -88,26 +88,31 @@ pub type Requests = Vec<(u64, u32)>;
 pub struct Numbers {
     /// All up to this one.
     pub taken: u64,
-    /// Parts that are there of others.
+    /// Of numbers behind it how many parts releases counted that did not say which, and how many there are in all.
     parts: BTreeMap<u64, (u32, u32)>,
+    /// Of these numbers whose parts are there.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub recorded: BTreeMap<u64, PartsOf>,
     /// The latest configurations among them that were refused.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     pub refused: VecDeque<Refused>,
 }
 
 impl Numbers {
-    /// A part of each of these requests is there.
-    pub fn note(&mut self, requests: &[(u64, u32)]) {
+    /// The part of each of these requests is there that is recorded by this one.
+    pub fn note(&mut self, requests: &[(u64, u32)], by: PartOf) {
         for (number, of) in requests.iter().filter(|(number, _)| *number > self.taken) {
-            self.parts.entry(*number).or_insert((0, *of)).0 += 1;
+            self.parts.entry(*number).or_insert((0, *of));
+            self.recorded.entry(*number).or_default().insert(by);
         }
-        while self
-            .parts
-            .get(&(self.taken + 1))
-            .is_some_and(|(are, of)| are >= of && (*of == 1 || !crate::domain::planted!("numbers-lost")))
-        {
+        while let Some((counted, of)) = self.parts.get(&(self.taken + 1)) {
+            let known = self.recorded.get(&(self.taken + 1)).map_or(0, |by| by.len());
+            if *counted as usize + known < *of as usize || *of > 1 && crate::domain::planted!("numbers-lost") {
+                break;
+            }
             self.taken += 1;
             self.parts.remove(&self.taken);
+            self.recorded.remove(&self.taken);
         }
     }
 

@@ -164,21 +164,21 @@ impl RmActor {
         // From here on nothing of the old session gets through: its epoch is over.
         self.epoch += 1;
         let ended = self.end_session(ClosingKind::Replaced, "it registered again", ctx);
-        let removal = self.removal.take();
-        let ended = async move {
-            ended.await;
-            if let Some(removal) = removal {
-                // It says itself what went wrong.
-                let _ = removal.await;
-            }
-        };
         ended
             .into_actor(self)
+            .then(|_, actor, _| actor.topology.removed(&actor.id).into_actor(actor))
             .map(move |(), actor, ctx| {
                 actor.begin(msg, ctx);
-                (actor.epoch, actor.flushed(true))
+                // A session that is not recorded removes what was recorded of others before it is answered.
+                (actor.epoch, actor.flushed(true), actor.topology.removed(&actor.id))
             })
-            .then(|(epoch, flushed), actor, _| async move { (epoch, flushed.await) }.into_actor(actor))
+            .then(|(epoch, flushed, removed), actor, _| {
+                async move {
+                    removed.await;
+                    (epoch, flushed.await)
+                }
+                .into_actor(actor)
+            })
             .map(|(epoch, flushed), actor, ctx| match flushed {
                 Ok(()) => {
                     actor.commit(ctx);
@@ -307,7 +307,7 @@ impl RmActor {
             settings: msg.settings,
             types: Arc::default(),
             // A session that is taken up from a log goes on after the last number in it.
-            receipts: Receipts::after(0),
+            receipts: Receipts::after(0, BTreeMap::new()),
             forwarding: Forwarding::default(),
             leaving: Arc::default(),
             keys: Arc::default(),

@@ -34,6 +34,7 @@ use crate::{
     messages::{
         journal::Standing,
         keys::Keyed,
+        receipts::PartOf,
         recorded::{Replica, Talks},
         rm::{Outgoing, Payload, Predicates},
     },
@@ -485,9 +486,13 @@ impl Replay {
             kind::MANNER => session.manner = record::read_json(record.payload)?,
             kind::HANDED => session.hand(record::read_handed(record.payload)?),
             kind::RESTARTED => session.ask_again(),
-            kind::KEYED => session.keys.note(&record::read_json::<Vec<Keyed>>(record.payload)?, record.at),
+            kind::KEYED => {
+                session.keys.note(&record::read_json::<Vec<Keyed>>(record.payload)?, PartOf::Session, record.at)
+            }
             kind::REFUSED => session.numbers.refuse(record::read_json(record.payload)?),
-            kind::TAKEN => session.numbers.note(&record::read_json::<record::Requests>(record.payload)?),
+            kind::TAKEN => {
+                session.numbers.note(&record::read_json::<record::Requests>(record.payload)?, PartOf::Session)
+            }
             other => return Err(format!("it is of kind {other}, which this release does not know")),
         }
         Ok(())
@@ -566,8 +571,9 @@ impl Replay {
             (self.seen.partition, self.seen.effects) = (internal, std::mem::take(&mut self.effects));
             return Ok(());
         }
-        session.numbers.note(&steps.requests);
-        session.keys.note(&steps.keyed, record.at);
+        let by = PartOf::Partition(steps.instance);
+        session.numbers.note(&steps.requests, by);
+        session.keys.note(&steps.keyed, by, record.at);
         if let Some(handed) = steps.handed {
             session.hand(handed);
         }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use actix::prelude::*;
+use tokio::sync::watch;
 
 use super::{
     RmActor,
@@ -74,20 +75,26 @@ impl RmActor {
         session
     }
 
-    /// Nothing is recorded from now on, and what was is not needed.
+    /// Nothing is recorded from now on, and what was is removed: [`Topology::removed`](crate::actors::topology::Topology::removed)
+    /// waits for that.
     pub(super) fn forget_log(&mut self) {
+        self.remove_log(self.topology.removes(&self.id));
+    }
+
+    pub(super) fn remove_log(&mut self, removal: watch::Receiver<()>) {
         if let Some(mut log) = self.log.take() {
             log.let_out(false);
         }
         self.topology.begins_anew(&self.id);
         let Some(logs) = self.topology.logs().filter(|logs| !logs.shared || self.far.is_some()) else { return };
         let home = self.home(&logs);
-        self.removal = Some(tokio::task::spawn_blocking(move || {
+        drop(tokio::task::spawn_blocking(move || {
             if let Err(error) = home.remove()
                 && error.kind() != std::io::ErrorKind::NotFound
             {
                 tracing::warn!(code = "log-old-file", %error, "an old log cannot be removed: {home:?}");
             }
+            drop(removal);
         }));
     }
 
@@ -197,7 +204,7 @@ impl RmActor {
         budget.made(buffer.undelivered());
         // Nothing is placed until the shim is there again.
         budget.pause(true);
-        let receipts = Receipts::after(numbers.taken);
+        let receipts = Receipts::after(numbers.taken, numbers.recorded);
         numbers.refused.iter().for_each(|(number, reason)| receipts.refuse(*number, reason));
         let mut session = Session {
             epoch: registered.epoch,
@@ -214,7 +221,7 @@ impl RmActor {
             receipts,
             forwarding: Forwarding::default(),
             leaving: Arc::default(),
-            keys: Keys::after(keys.at(self.clock.now())),
+            keys: Keys::after(keys.at(self.clock.now()), keys.recorded()),
             partitions: Vec::new(),
             buffer,
             predicates: asked(registered.predicates),

@@ -8,7 +8,9 @@ use super::{
     unknown,
 };
 use crate::messages::{
+    budget::Permit,
     partition::Commands,
+    receipts::PartOf,
     rm::{Outgoing, Predicates, Refusal, Submit},
 };
 
@@ -32,7 +34,7 @@ impl RmActor {
         let mut known = Vec::new();
         for part in msg.parts {
             if let Some(partition) = session.partition(&part.partition) {
-                known.push((partition.commands.clone(), part.command));
+                known.push((partition.number, partition.commands.clone(), part.command));
                 continue;
             }
             let name = part.partition.clone();
@@ -46,7 +48,13 @@ impl RmActor {
         if let (Some(_), Some(permit)) = (&msg.ahead, &msg.permit) {
             permit.in_parts(known.len() + usize::from(is_answered_here));
         }
-        for (partition, command) in known {
+        let recorded = msg.permit.as_ref().map(Permit::recorded).unwrap_or_default();
+        known.retain(|(number, ..)| !recorded.contains(&PartOf::Partition(*number)));
+        let rejected_before = recorded.contains(&PartOf::Session);
+        if rejected_before {
+            rejected.clear();
+        }
+        for (_, partition, command) in known {
             partition.do_send(Commands { epoch: msg.epoch, commands: vec![command], permit: msg.permit.clone() });
         }
         for (partition, callbacks) in rejected {
@@ -64,7 +72,8 @@ impl RmActor {
             }
         }
         // What is for a partition it records itself.
-        if let (Some(log), Some(permit)) = (&mut self.log, msg.permit.filter(|_| is_answered_here)) {
+        if let (Some(log), Some(permit)) = (&mut self.log, msg.permit.filter(|_| is_answered_here && !rejected_before))
+        {
             log.taken(vec![permit], session.epoch, session.buffer.last(), now);
         }
         self.commit(ctx);

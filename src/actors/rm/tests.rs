@@ -218,6 +218,7 @@ impl Env {
                 };
                 PartitionHandle {
                     internal,
+                    number: 0,
                     conf,
                     // For the directory only.
                     addr: PartitionActor::start_here(setup),

@@ -9,7 +9,7 @@ use actix::Addr;
 use arc_swap::ArcSwap;
 
 use crate::actors::rm::{
-    Forgotten, RmActor,
+    RmActor,
     handle::{RmHandle, RmView},
 };
 
@@ -72,14 +72,13 @@ impl Registry {
         self.rms.get(rm).is_some_and(|(_, handle)| handle.addr == *addr)
     }
 
-    /// It was Stopped; the oldest of too many Stopped ones is forgotten, and given.
-    pub fn stopped(&mut self, rm: &Arc<str>) -> Option<Arc<str>> {
+    /// It was Stopped; the oldest of too many Stopped ones is known no more, and given: its actor is to end.
+    pub fn stopped(&mut self, rm: &Arc<str>) -> Option<Arc<RmHandle>> {
         self.stopped.push_back(rm.clone());
         let oldest = if self.stopped.len() > STOPPED { self.stopped.pop_front()? } else { return None };
         let (_, handle) = self.rms.remove(&oldest)?;
         self.kept.remove(&oldest);
-        handle.addr.do_send(Forgotten);
-        Some(oldest)
+        Some(handle)
     }
 
     /// It is no longer known, and its actor ends: false where it is kept, for whoever tells it something has its address.

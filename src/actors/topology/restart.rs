@@ -106,7 +106,10 @@ impl Topology {
         let of_directory = logs.clone();
         let found = spawn_blocking(move || {
             let all = log::directories(&of_directory.base)?;
-            let with_size = all.into_iter().map(|dir| Ok((log::size(&dir)?, dir)));
+            let with_size = all.into_iter().map(|dir| {
+                let dir = log::name_anew(&of_directory.base, dir)?;
+                Ok((log::size(&dir)?, dir))
+            });
             with_size.collect::<std::io::Result<Vec<_>>>()
         });
         let directories = match found.await {

@@ -232,7 +232,7 @@ impl Server {
         self.budget = Budget::new(self.settings.inward, self.settings.outward);
         self.budget.made(buffer.undelivered());
         self.budget.pause(true);
-        self.receipts = Receipts::after(numbers.taken);
+        self.receipts = Receipts::after(numbers.taken, numbers.recorded);
         self.history.truncate(usize::try_from(buffer.last()).unwrap_or(usize::MAX));
         self.told.retain(|(index, _)| *index <= last);
         self.told.push((last, buffer.last()));

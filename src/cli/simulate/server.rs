@@ -47,7 +47,7 @@ use crate::{
     messages::{
         budget::{Budget, Permit},
         partition::Saved,
-        receipts::{Place, Receipts},
+        receipts::{PartOf, Place, Receipts},
         recorded::Talks,
         rm::{Closing, ClosingKind, Deliver, Kind, Line, Outgoing, Payload, Predicates},
     },
@@ -295,7 +295,7 @@ impl Server {
             streams: Streams::default(),
             budget,
             types: Arc::default(),
-            receipts: Receipts::after(0),
+            receipts: Receipts::after(0, Default::default()),
             questions: Questions::default(),
             turns: Turns::default(),
             terms: PredicateTerms::default(),
@@ -357,7 +357,7 @@ impl Server {
         self.registered.at = self.now.0;
         self.budget = Budget::new(self.settings.inward, self.settings.outward);
         self.budget.pause(true);
-        self.receipts = Receipts::after(0);
+        self.receipts = Receipts::after(0, Default::default());
         self.questions = Questions::default();
         (self.turns, self.terms) = (Turns::default(), PredicateTerms::default());
         self.later.clear();
@@ -646,9 +646,13 @@ impl Server {
             }
             None => permit = self.await_record(permit, commands),
         }
-        permit.in_parts(commands.len());
-        for (at, command) in commands.iter() {
-            self.arrive(*at, vec![command.clone()], Some(permit.clone()));
+        let mut parts: BTreeMap<usize, Vec<Command>> = BTreeMap::new();
+        commands.iter().for_each(|(at, command)| parts.entry(*at).or_default().push(command.clone()));
+        permit.in_parts(parts.len());
+        let recorded = permit.recorded();
+        parts.retain(|at, _| !recorded.contains(&PartOf::Partition(self.parts[*at].instance)));
+        for (at, commands) in parts {
+            self.arrive(at, commands, Some(permit.clone()));
         }
         if commands.is_empty() {
             self.log.taken(vec![permit], self.epoch, self.buffer.last(), self.now);

@@ -261,12 +261,32 @@ fn a_snapshot_is_whole_or_refused() {
 fn each_resource_manager_has_a_directory_of_its_own() {
     let base = Path::new("/log");
     let long = "x".repeat(256);
-    let names = ["rm-1", "RM-1", "rm/1", "rm.1", "..", "ä", &long, &"x".repeat(255)];
+    // The last two have the same CRC-32 behind the same beginning.
+    let [one, other] = ["plumless", "buckeroo"].map(|end| "x".repeat(300) + end);
+    let sum = |rm: &str| crc32fast::hash(rm.as_bytes());
+    assert_eq!(sum(&one), sum(&other));
+    let names = ["rm-1", "RM-1", "rm/1", "rm.1", "..", "ä", &long, &"x".repeat(255), &one, &other];
     let all: std::collections::BTreeSet<_> = names.iter().map(|rm| directory(base, rm)).collect();
     assert_eq!(all.len(), names.len());
     for path in all {
         assert!(path.parent() == Some(base) && path.file_name().unwrap().len() <= 200, "{path:?}");
     }
+}
+
+#[test]
+fn a_directory_that_was_named_in_another_way_gets_its_name() {
+    let base = tempfile::tempdir().unwrap();
+    let rm = "x".repeat(300);
+    let (old, own) = (base.path().join("xxx~0badcafe"), directory(base.path(), &rm));
+    let mut writer = Writer::new(old.clone(), Title { rm, ..title() });
+    let mut frame = Vec::new();
+    seal(&mut frame, 5, 1, Nanos(1), b"record 1");
+    writer.write(1, &frame).unwrap();
+    assert_eq!(name_anew(base.path(), old.clone()).unwrap(), own);
+    assert!(own.is_dir() && !old.exists());
+    assert_eq!(name_anew(base.path(), own.clone()).unwrap(), own);
+    let plain = base.path().join("rm-1");
+    assert_eq!(name_anew(base.path(), plain.clone()).unwrap(), plain);
 }
 
 #[test]

@@ -49,6 +49,7 @@ async fn a_spent_budget_is_429_and_a_closing_server_503() {
         let (internal, conf) = (setup.internal.clone(), setup.conf.clone());
         let addr = PartitionActor::start_here(setup);
         PartitionHandle {
+            number: 0,
             internal,
             conf,
             commands: Busy(Vec::new()).start().recipient(),

@@ -1,5 +1,8 @@
 //! Requests over HTTP that are taken once: `X-Callboard-Seq` and `Idempotency-Key`.
 
+use std::path::Path;
+
+use callboard::store::log;
 use reqwest::Response;
 use serde_json::{Value, json};
 use tokio::{
@@ -125,6 +128,75 @@ async fn taken(server: &Server, key: &str, id: &str) {
     let last = server.get("/si/v1/rm/rm-1").await.1["lastSequence"].as_u64().expect("a number");
     let lines = lines.up_to(last).await;
     assert!(lines.iter().all(|line| line["node"]["rejected"].is_null()), "nothing came twice: {lines:?}");
+}
+
+/// Takes the record that names this, and what is behind it, from the log, as if the server had been killed before it wrote that.
+fn cut_before(log: &Path, name: &str) -> bool {
+    let title = log::title_of(log).expect("a title");
+    let (mut behind, mut found) = (0, false);
+    log::read(log, &title, 0, |record| {
+        found |= record.payload.windows(name.len()).any(|bytes| bytes == name.as_bytes());
+        behind += if found { log::total(record.payload) as u64 } else { 0 };
+        Ok(())
+    })
+    .expect("readable");
+    let (_, segment) = log::segments(log).expect("a log").remove(0);
+    let file = std::fs::File::options().write(true).open(segment).expect("writable");
+    file.set_len(file.metadata().expect("a file").len() - behind).expect("cut");
+    found
+}
+
+/// Where nodes were accepted and refused, in the order of the lines.
+async fn answers(server: &Server) -> Vec<String> {
+    let last = server.get("/si/v1/rm/rm-1").await.1["lastSequence"].as_u64().expect("a number");
+    let lines = server.stream("?after=0").await.up_to(last).await;
+    let of = |line: &Value, what: &str| {
+        let nodes = line["node"][what].as_array().cloned().unwrap_or_default();
+        nodes
+            .into_iter()
+            .map(|node| format!("{what} {}", node["nodeID"].as_str().unwrap_or_default()))
+            .collect::<Vec<_>>()
+    };
+    lines.iter().flat_map(|line| [of(line, "accepted"), of(line, "rejected")].concat()).collect()
+}
+
+#[tokio::test]
+async fn what_was_taken_in_part_is_taken_once_all_the_same() {
+    // Two partitions, and an item that none of them takes; the server is killed before one of the three is written.
+    let two = CONFIG.to_owned() + &CONFIG.replace("partitions:\n", "").replace("name: default", "name: other");
+    let nodes = |ids: &[(&str, &str)]| {
+        let node = |(id, partition): &(&str, &str)| {
+            let resource = json!({"resources": {"memory": {"value": "100"}}});
+            json!({"nodeID": id, "action": "CREATE", "schedulableResource": resource, "attributes": {"si/node-partition": partition}})
+        };
+        json!({"nodes": ids.iter().map(node).collect::<Vec<_>>()})
+    };
+    let all = nodes(&[("left", "[rm-1]default"), ("right", "[rm-1]other"), ("nowhere", "[rm-1]none")]);
+    for header in [("X-Callboard-Seq", "1"), ("Idempotency-Key", "k")] {
+        for missing in ["left", "right", "nowhere"] {
+            let dir = tempfile::tempdir().expect("a directory");
+            let mut server = rig::with_data(dir.path());
+            let body = json!({"rmID": "rm-1", "config": two, "extraConfig": {"rm.gracePeriod": "10m"}});
+            assert_eq!(server.send("POST", "/si/v1/rm", &body).await.0, 200);
+            assert_eq!(told(send(&server, "POST", "nodes", &[header], &all).await).await.0, 202);
+            server.program.kill();
+            assert!(cut_before(&dir.path().join("log/rm-1"), missing));
+            let mut server = rig::with_data(dir.path());
+            for again in 0..2 {
+                let (status, _, text) = told(send(&server, "POST", "nodes", &[header], &all).await).await;
+                assert_eq!(status, 202, "{header:?} {missing} {again}: {text}");
+                let mut answers = answers(&server).await;
+                answers.sort();
+                assert_eq!(
+                    answers,
+                    ["accepted left", "accepted right", "rejected nowhere"],
+                    "{header:?} {missing} {again}"
+                );
+                server.program.kill();
+                server = rig::with_data(dir.path());
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -10,8 +10,12 @@ use crate::{
     messages::{
         budget::Permit,
         keys::{Digest, KEPT, Key, Keyed, MOST},
+        receipts::{PartOf, PartsOf},
     },
 };
+
+/// Requests with keys of which parts may be there alone: more are on their way at once only where servers end again and again.
+const OPEN: usize = 1_000;
 
 /// What of requests is noted with a record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,20 +42,23 @@ impl Taken {
 pub struct KeysTaken {
     /// Those of which all parts are there, oldest first, with the time of the record in nanoseconds.
     taken: VecDeque<(Key, Digest, i64)>,
-    /// Parts that are there of others, and how many there are in all.
+    /// Of others how many parts releases counted that did not say which, and how many there are in all.
     parts: Vec<(Key, u32, u32)>,
+    /// Of these whose parts are there, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    recorded: Vec<(Key, Digest, PartsOf)>,
 }
 
 impl KeysTaken {
     /// There are none.
     pub fn is_empty(&self) -> bool {
-        self.taken.is_empty() && self.parts.is_empty()
+        self.taken.is_empty() && self.parts.is_empty() && self.recorded.is_empty()
     }
 
-    /// A part of each of these requests is there, in a record of this time.
-    pub fn note(&mut self, keyed: &[Keyed], at: Nanos) {
+    /// The part of each of these requests is there that is recorded by this one, in a record of this time.
+    pub fn note(&mut self, keyed: &[Keyed], by: PartOf, at: Nanos) {
         for (key, digest, of) in keyed {
-            if *of > 1 && !self.is_whole(*key, *of) {
+            if *of > 1 && !self.is_whole((*key, *digest), *of, by) {
                 continue;
             }
             self.taken.push_back((*key, *digest, at.0));
@@ -62,17 +69,38 @@ impl KeysTaken {
     }
 
     /// One more part is there: all of them are.
-    fn is_whole(&mut self, key: Key, of: u32) -> bool {
-        let Some(at) = self.parts.iter().position(|(known, ..)| *known == key) else {
-            self.parts.push((key, 1, of));
-            return false;
+    fn is_whole(&mut self, (key, digest): (Key, Digest), of: u32, by: PartOf) -> bool {
+        let known = match self.recorded.iter_mut().find(|(known, ..)| *known == key) {
+            Some((_, of_which, recorded)) => {
+                if *of_which != digest {
+                    // The key stands for another request now: of the one before nobody will send the rest.
+                    (*of_which, *recorded) = (digest, PartsOf::new());
+                }
+                recorded.insert(by);
+                recorded.len()
+            }
+            None => {
+                if self.recorded.len() == OPEN {
+                    // Nobody sends the rest of it either.
+                    let (old, ..) = self.recorded.remove(0);
+                    self.parts.retain(|(known, ..)| *known != old);
+                }
+                self.recorded.push((key, digest, PartsOf::from([by])));
+                1
+            }
         };
-        self.parts[at].1 += 1;
-        let whole = self.parts[at].1 >= of;
+        let counted = self.parts.iter().find(|(known, ..)| *known == key).map_or(0, |(_, counted, _)| *counted);
+        let whole = known + counted as usize >= of as usize;
         if whole {
-            self.parts.swap_remove(at);
+            self.recorded.retain(|(known, ..)| *known != key);
+            self.parts.retain(|(known, ..)| *known != key);
         }
         whole
+    }
+
+    /// Whose parts are there of requests that are not there as a whole.
+    pub fn recorded(&self) -> impl Iterator<Item = (Key, Digest, PartsOf)> + '_ {
+        self.recorded.iter().cloned()
     }
 
     /// What was taken, and how long ago.
@@ -96,13 +124,23 @@ mod tests {
         let keyed = |key: u64, of: u32| ((key, 0), (1, 2), of);
         let at = |seconds: i64| Nanos::from_secs(seconds);
         let known = |keys: &KeysTaken, now| keys.at(now).map(|((key, _), ..)| key).collect::<Vec<_>>();
-        keys.note(&[keyed(1, 2), keyed(2, 1)], at(1));
+        let (one, other) = (PartOf::Partition(0), PartOf::Partition(1));
+        keys.note(&[keyed(1, 2), keyed(2, 1)], one, at(1));
         assert_eq!(known(&keys, at(1)), [2]);
         let mut keys: KeysTaken = serde_json::from_slice(&serde_json::to_vec(&keys).unwrap()).unwrap();
-        keys.note(&[keyed(1, 2)], at(2));
-        assert_eq!(known(&keys, at(3)), [2, 1]);
+        // The same part once more, as after a kill, is no other part.
+        keys.note(&[keyed(1, 2)], one, at(1));
+        assert_eq!(known(&keys, at(1)), [2]);
+        assert_eq!(keys.recorded().collect::<Vec<_>>(), [((1, 0), (1, 2), PartsOf::from([one]))]);
+        keys.note(&[keyed(1, 2)], other, at(2));
+        assert_eq!((known(&keys, at(3)), keys.recorded().count()), (vec![2, 1], 0));
         assert_eq!(known(&keys, at(601)), [1]);
-        keys.note(&[keyed(3, 1)], at(602));
+        keys.note(&[keyed(3, 1)], one, at(602));
         assert_eq!(keys.taken.len(), 1);
+        // An earlier release counted one of two.
+        let old = r#"{"taken":[],"parts":[[[4,0],1,2]]}"#;
+        let mut keys: KeysTaken = serde_json::from_str(old).unwrap();
+        keys.note(&[keyed(4, 2)], one, at(603));
+        assert_eq!(known(&keys, at(603)), [4]);
     }
 }

@@ -87,8 +87,8 @@ async fn a_request_that_went_by_an_earlier_view_comes_before_the_end_of_its_part
     });
     env.pass(Duration::from_secs(1)).await;
     assert!(!env.told().contains(&"[rm-1]c#1 stop".to_owned()), "a request for it may be on its way");
-    assert!(rm.view.load().partitions.iter().all(|(name, _)| &**name == "[rm-1]a"), "new ones wait for the outcome");
-    let (_, partition) = seen.partitions.iter().find(|(name, _)| &**name == "[rm-1]c").expect("seen");
+    assert!(rm.view.load().partitions.iter().all(|(name, ..)| &**name == "[rm-1]a"), "new ones wait for the outcome");
+    let (.., partition) = seen.partitions.iter().find(|(name, ..)| &**name == "[rm-1]c").expect("seen");
     partition.do_send(Commands { epoch: 1, commands: vec![Command::Nodes(Vec::new())], permit: None });
     drop(seen);
     assert!(update.await.expect("no panic"));

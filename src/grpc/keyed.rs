@@ -54,7 +54,7 @@ pub async fn turn(
         Known::Taken => Ok(Some(None)),
         Known::Waits(key) => {
             // It is acknowledged when the first one is.
-            gate.shared.keys.applied(key).await;
+            handle.recorded(gate.shared.keys.applied(key)).await.map_err(status::refusal)?;
             handle.is_here().map_err(status::refusal)?;
             Ok(Some(None))
         }
@@ -79,5 +79,42 @@ impl Now {
         if let Some(taken) = self.claim.taken() {
             self.handle.carried_out(&self.gate, Receipt::Keyed(taken, None));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::actors::{
+        rm::{handle::RmView, tests::topology},
+        topology::Registration,
+    };
+
+    #[actix::test]
+    async fn one_that_cannot_be_recorded_is_not_waited_for() {
+        let topology = topology();
+        topology.register(Registration { rm: "rm-1".into(), ..Default::default() }).await.expect("taken");
+        let mut metadata = MetadataMap::new();
+        metadata.insert(KEY, "k".parse().expect("a key"));
+        let call = || turn(&topology, "rm-1", &metadata, "Call", b"message");
+        let Ok(Some(Some(mut first))) = call().await else { panic!("it is the first") };
+        let taken = first.claim.taken().expect("once");
+        let handle = topology.find("rm-1").expect("known");
+        let failing = |why: Option<&str>| {
+            handle.view.store(Arc::new(RmView { failing: why.map(Arc::from), ..(**handle.view.load()).clone() }));
+        };
+        let waits = timeout(Duration::from_secs(5), call());
+        let (refused, ()) = tokio::join!(waits, async { failing(Some("the disk is full")) });
+        let refused = refused.expect("it does not hang").err().expect("refused");
+        assert_eq!(refused.code(), Code::Unavailable);
+        let detail = "the disk is full; what this request said may count then: send it again";
+        assert_eq!(refused.message(), detail);
+        failing(None);
+        let (again, ()) = tokio::join!(call(), async { drop(taken) });
+        assert!(matches!(again, Ok(Some(None))), "it was carried out");
     }
 }

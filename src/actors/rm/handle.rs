@@ -1,6 +1,7 @@
 //! What a door holds of a resource manager: its address, and a view of its session that needs no message.
 
 use std::{
+    pin::pin,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -23,6 +24,9 @@ use crate::{
 
 /// Between two looks whether a door still goes by an earlier view.
 const LOOK: Duration = Duration::from_millis(1);
+
+/// How often a request that waits to be recorded looks whether that is possible.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A resource manager that is known.
 #[derive(Debug)]
@@ -231,6 +235,23 @@ impl RmHandle {
             return other_session(&self.id, RmState::Stopped);
         }
         another_epoch(&self.id, epoch, view.epoch)
+    }
+
+    /// Waits for a request that was handed in, unless it cannot be recorded at present.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub async fn recorded<T>(&self, waiting: impl Future<Output = T>) -> Result<T, Refusal> {
+        let mut waiting = pin!(waiting);
+        loop {
+            if let Ok(done) = tokio::time::timeout(PATIENCE, &mut waiting).await {
+                return Ok(done);
+            }
+            if let Some(why) = &self.view.load().failing {
+                let detail = format!("{why}; what this request said may count then: send it again");
+                return Err(Refusal::new(RefusalKind::Closing, detail));
+            }
+        }
     }
 
     /// Hands in signs of life of nodes, whose credits were taken at the gate.

@@ -3,7 +3,7 @@
 use super::gone;
 use crate::{
     actors::{directory::PartitionEntry, topology::Topology},
-    http::{problem::Problem, shim::once},
+    http::problem::Problem,
     messages::{
         partition::AwaitRecord,
         rm::{Refusal, RefusalKind},
@@ -22,6 +22,6 @@ pub async fn counts(topology: &Topology, entry: &PartitionEntry) -> Result<(), P
         Problem::from(Refusal::new(RefusalKind::Closing, detail))
     };
     let Some(handle) = topology.find(&entry.rm) else { return Err(unknown("its resource manager was forgotten")) };
-    once::recorded(&handle, entry.addr.send(AwaitRecord)).await?.map_err(gone)?;
+    handle.recorded(entry.addr.send(AwaitRecord)).await?.map_err(gone)?;
     handle.is_here().map_err(|refusal| unknown(&refusal.detail))
 }

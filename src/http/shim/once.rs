@@ -1,8 +1,6 @@
 //! Requests that are taken once, however often they are sent: by their number in the session (`X-Callboard-Seq`), or by a key of
 //! the sender's own (`Idempotency-Key`). Answered when they were applied.
 
-use std::{pin::pin, time::Duration};
-
 use actix_web::{
     HttpRequest, HttpResponse,
     http::{
@@ -19,7 +17,6 @@ use crate::{
         budget::Permit,
         keys::{Claim, Known, LONGEST},
         receipts::{Place, Receipt},
-        rm::{Refusal, RefusalKind},
     },
 };
 
@@ -31,9 +28,6 @@ pub const EPOCH: &str = "x-callboard-epoch";
 pub const ACK: &str = "x-callboard-ack";
 /// The key of a request.
 pub const KEY: &str = "idempotency-key";
-
-/// How often a request that waits to be recorded looks whether that is possible.
-const LOOK: Duration = Duration::from_millis(500);
 
 /// A header; `None` where it is not there.
 fn text<'a>(request: &'a HttpRequest, name: &str) -> Result<Option<&'a str>, Problem> {
@@ -148,7 +142,7 @@ impl Once {
                     Known::Taken => return Ok(Turn::Before(Ok(()))),
                     Known::Waits(key) => {
                         // It is acknowledged when the first one is.
-                        recorded(handle, gate.shared.keys.applied(key)).await?;
+                        handle.recorded(gate.shared.keys.applied(key)).await?;
                         handle.is_here()?;
                         return Ok(Turn::Before(Ok(())));
                     }
@@ -170,23 +164,9 @@ impl Once {
     }
 }
 
-/// Waits for a request that was handed in, unless it cannot be recorded at present.
-pub async fn recorded<T>(handle: &RmHandle, waiting: impl Future<Output = T>) -> Result<T, Problem> {
-    let mut waiting = pin!(waiting);
-    loop {
-        if let Ok(done) = tokio::time::timeout(LOOK, &mut waiting).await {
-            return Ok(done);
-        }
-        if let Some(why) = &handle.view.load().failing {
-            let detail = format!("{why}; what this request said may count then: send it again");
-            return Err(Refusal::new(RefusalKind::Closing, detail).into());
-        }
-    }
-}
-
 /// Waits until this number was applied.
 pub async fn applied(handle: &RmHandle, gate: &Gate, number: u64) -> Result<(), Problem> {
-    if !recorded(handle, gate.shared.receipts.until(number)).await? {
+    if !handle.recorded(gate.shared.receipts.until(number)).await? {
         return Err(handle.over(gate.epoch).into());
     }
     Ok(handle.is_here()?)
@@ -255,7 +235,7 @@ impl Handing<'_> {
             How::Plain(waiting) | How::Keyed(_, waiting) => {
                 if let Some(waiting) = waiting.take() {
                     // Dropped with its last part.
-                    let _ = recorded(self.handle, waiting).await?;
+                    let _ = self.handle.recorded(waiting).await?;
                 }
                 // Of what a server hands over or has lost, nothing is acknowledged that may not be recorded.
                 Ok(self.handle.is_here()?)

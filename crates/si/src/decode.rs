@@ -116,11 +116,12 @@ fn whole_numbers(text: &[u8]) -> Cow<'_, [u8]> {
 /// Digits of the largest number of 64 bits.
 const DIGITS: usize = 20;
 
-/// A number of JSON with a fraction or an exponent, without them; `None` where it is another one, or larger than any type.
+/// A number of JSON with a fraction or an exponent, without them, and `-0` without its sign; `None` where it is another one, or larger than any type.
 fn whole_number(text: &str) -> Option<String> {
     let (number, exponent) = match text.split_once(['e', 'E']) {
         Some((number, exponent)) => (number, exponent.parse::<i32>().ok()?),
-        None if text.contains('.') => (text, 0),
+        // Read as one with a fraction, which zero of whole numbers is not.
+        None if text.contains('.') || text == "-0" => (text, 0),
         None => return None,
     };
     let (sign, number) = number.strip_prefix('-').map_or(("", number), |number| ("-", number));
@@ -335,6 +336,10 @@ mod tests {
             ("-9223372036854775808000e-3", i64::MIN),
             ("0.0e7", 0),
             ("-0.0", 0),
+            ("-0", 0),
+            ("-0e0", 0),
+            ("0e0", 0),
+            ("\"-0\"", 0),
             ("0.05e2", 5),
             ("9007199254740993.0", (1 << 53) + 1),
         ] {

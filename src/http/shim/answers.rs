@@ -2,7 +2,7 @@
 
 use actix_web::{
     HttpRequest, HttpResponse,
-    web::{Data, Path, Payload},
+    web::{Bytes, Data, Path, Payload},
 };
 use serde::{Deserialize, Deserializer, de::Error as _};
 
@@ -63,12 +63,16 @@ pub async fn answers(
         return Err(problem);
     }
     let text = body::read(&request, payload, doors.limits().body()).await?;
-    handle.addr.do_send(Answers { epoch: gate.epoch, answers: read(&text, gate.shared.max_items)? });
+    handle.addr.do_send(Answers { epoch: gate.epoch, answers: read(text, gate.shared.max_items).await? });
     Ok(accepted())
 }
 
 /// One answer or a list of them, with at most so many entries altogether.
-pub fn read(text: &[u8], limit: usize) -> Result<Vec<Answer>, Fault> {
+pub async fn read(text: Bytes, limit: usize) -> Result<Vec<Answer>, Problem> {
+    body::said(text, move |text| parse(text, limit)).await
+}
+
+fn parse(text: &[u8], limit: usize) -> Result<Vec<Answer>, Fault> {
     intake::bounded(text, limit)?;
     let list = text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
     let given: Vec<Object<Given>> = if list { decode::message(text)? } else { vec![decode::message(text)?] };
@@ -121,7 +125,7 @@ mod tests {
     use super::*;
 
     fn body(value: Value) -> AnswerBody {
-        read(value.to_string().as_bytes(), 100).expect("valid").remove(0).body
+        parse(value.to_string().as_bytes(), 100).expect("valid").remove(0).body
     }
 
     #[test]
@@ -135,13 +139,25 @@ mod tests {
         let several = json!({"id": 7, "answers": [{"errors": [""]}, {"errors": ["taint", ""]}]});
         assert_eq!(body(several), AnswerBody::Several(vec![vec![Ok(())], vec![Err("taint".into()), Ok(())]]));
         assert_eq!(body(json!({"id": 7, "json": "{}"})), AnswerBody::Dump(Ok("{}".into())));
-        let list = read(br#" [{"id": 1, "success": true}, {"id": 2}]"#, 100).expect("valid");
+        let list = parse(br#" [{"id": 1, "success": true}, {"id": 2}]"#, 100).expect("valid");
         assert_eq!(list.iter().map(|answer| answer.id).collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[actix_web::test]
+    async fn long_ones_are_read_beside_the_thread_of_the_door() {
+        for (bytes, is_long) in [(10, false), (1 << 20, true)] {
+            let text = json!({"id": 7, "message": "x".repeat(bytes)}).to_string();
+            let mut reading = std::pin::pin!(read(text.into(), 100));
+            assert_eq!(futures::poll!(&mut reading).is_pending(), is_long, "{bytes}");
+            if is_long {
+                assert_eq!(reading.await.expect("valid").len(), 1);
+            }
+        }
     }
 
     #[test]
     fn faults_are_named() {
-        let refused = |text: &str| match read(text.as_bytes(), 100).expect_err("refused") {
+        let refused = |text: &str| match parse(text.as_bytes(), 100).expect_err("refused") {
             Fault::Malformed(malformed) => malformed,
             large => panic!("{large:?}"),
         };
@@ -151,6 +167,6 @@ mod tests {
         assert!(refused(r#"{"id": 1, "colour": 2}"#).detail.contains("colour"));
         assert!(refused(r#"{"success": true}"#).detail.contains("id"));
         let many = format!(r#"{{"id": 1, "errors": [{}""]}}"#, r#""","#.repeat(100));
-        assert_eq!(read(many.as_bytes(), 100).expect_err("refused"), Fault::Large(intake::too_many_items(100)));
+        assert_eq!(parse(many.as_bytes(), 100).expect_err("refused"), Fault::Large(intake::too_many_items(100)));
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use actix_web::{
     HttpMessage as _, HttpRequest,
     http::{StatusCode, header},
-    web::{Bytes, BytesMut, Data, Payload},
+    web::{self, Bytes, BytesMut, Data, Payload},
 };
 use futures::{Stream, StreamExt as _};
 use serde::{
@@ -141,6 +141,24 @@ pub async fn discard<E>(mut payload: impl Stream<Item = Result<Bytes, E>> + Unpi
     };
     // What is left then goes with the connection.
     let _ = timeout(DRAIN, read).await;
+}
+
+/// Texts from this length on are read beside the door's thread, which others wait for.
+const LONG: usize = 256 << 10;
+
+/// What a text says.
+pub async fn said<T, E>(text: Bytes, read: impl FnOnce(&[u8]) -> Result<T, E> + Send + 'static) -> Result<T, Problem>
+where
+    T: Send + 'static,
+    E: Into<Problem> + Send + 'static,
+{
+    let read = if text.len() < LONG {
+        read(&text)
+    } else {
+        let read = web::block(move || read(&text)).await;
+        read.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"))?
+    };
+    read.map_err(Into::into)
 }
 
 /// A JSON body of this form.

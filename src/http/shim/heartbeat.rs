@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use actix_web::{
     HttpRequest, HttpResponse,
-    web::{Data, Path, Payload},
+    web::{Bytes, Data, Path, Payload},
 };
 use serde::Deserialize;
 
@@ -55,12 +55,36 @@ pub async fn heartbeat(
         }
         Turn::Now(handing) => handing,
     };
-    intake::bounded(&text, gate.shared.max_items)?;
-    let body: Body = body::json(&text, r#"{"nodes": ["node id", …]}"#)?;
-    drop(text);
-    let items = body.nodes.len();
+    let nodes = read(text, gate.shared.max_items).await?;
+    let items = nodes.len();
     let permit = handing.take(take(&gate, items, &rm)?, items);
-    handle.heartbeat(&gate, body.nodes.into(), permit).await?;
+    handle.heartbeat(&gate, nodes.into(), permit).await?;
     handing.applied().await?;
     Ok(acknowledged(accepted(), numbered, &gate))
+}
+
+/// The nodes that a text names, at most so many.
+async fn read(text: Bytes, limit: usize) -> Result<Vec<Arc<str>>, Problem> {
+    let read = move |text: &[u8]| {
+        intake::bounded(text, limit)?;
+        body::json(text, r#"{"nodes": ["node id", …]}"#).map(|Body { nodes }| nodes)
+    };
+    body::said(text, read).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[actix_web::test]
+    async fn long_ones_are_read_beside_the_thread_of_the_door() {
+        for (nodes, is_long) in [(1, false), (100_000, true)] {
+            let text = format!(r#"{{"nodes": [{}]}}"#, vec![r#""n1""#; nodes].join(","));
+            let mut reading = std::pin::pin!(read(text.into(), nodes));
+            assert_eq!(futures::poll!(&mut reading).is_pending(), is_long, "{nodes}");
+            if is_long {
+                assert_eq!(reading.await.expect("valid").len(), nodes);
+            }
+        }
+    }
 }

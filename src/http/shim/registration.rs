@@ -2,10 +2,10 @@
 
 use actix_web::{
     HttpMessage as _, HttpRequest, HttpResponse, ResponseError as _,
-    web::{Data, Path, Payload},
+    web::{Bytes, Data, Path, Payload},
 };
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     body,
@@ -21,7 +21,11 @@ use crate::{
     },
     http::{api::plan::view::Warning, doors::Doors, problem::Problem, standby},
     messages::rm::{Predicates, Refusal, RefusalKind, Unregister},
-    si::{decode, intake, v1},
+    si::{
+        decode,
+        intake::{self, Fault},
+        v1,
+    },
 };
 
 /// POST `/si/v1/rm`.
@@ -50,11 +54,9 @@ pub async fn register(
         Some("true") => true,
         Some(other) => return Err(Problem::field("stateDump", format!("stateDump={other} is not one of true, false"))),
     };
-    intake::bounded_maps(&text)?;
-    let mut message: v1::RegisterResourceManagerRequest = decode::message(&text)?;
     // Where another server may take it.
     let sent = doors.topology.leaders().map(|_| text.clone());
-    drop(text);
+    let mut message: v1::RegisterResourceManagerRequest = read(text).await?;
     caller.acts_for(&message.rm_id)?;
     if let Some(detail) = request.extensions().get::<Detail>() {
         detail.tell(format!("resource manager {}", message.rm_id));
@@ -78,6 +80,14 @@ pub async fn register(
         (registered, _) => registered?,
     };
     Ok(taken(&registered.notes, ignored))
+}
+
+async fn read<T: DeserializeOwned + Send + 'static>(text: Bytes) -> Result<T, Problem> {
+    let read = |text: &[u8]| {
+        intake::bounded_maps(text)?;
+        Ok::<T, Fault>(decode::message(text)?)
+    };
+    body::said(text, read).await
 }
 
 /// PUT `/si/v1/rm/{rmID}/configuration`.
@@ -110,9 +120,7 @@ pub async fn configure(
         }
         Turn::Now(handing) => handing,
     };
-    intake::bounded_maps(&text)?;
-    let mut message: v1::UpdateConfigurationRequest = decode::message(&text)?;
-    drop(text);
+    let mut message: v1::UpdateConfigurationRequest = read(text).await?;
     same_rm(&message.rm_id, &rm)?;
     let tenant = caller.is_tenant();
     let ignored = if tenant { doors.topology.process.ignore(&rm, &mut message.extra_config) } else { Vec::new() };

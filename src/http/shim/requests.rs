@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actix_web::{
     HttpMessage as _, HttpRequest, HttpResponse,
     http::StatusCode,
-    web::{self, Bytes, Data, Path, Payload},
+    web::{Bytes, Data, Path, Payload},
 };
 
 use super::{
@@ -25,9 +25,6 @@ use crate::{
     },
     trace::Point,
 };
-
-/// Texts above this are read beside the door's thread, which others wait for.
-const LONG: usize = 256 << 10;
 
 /// POST `/si/v1/rm/{rmID}/nodes`.
 pub async fn nodes(
@@ -100,12 +97,7 @@ async fn post(
 pub async fn read(kind: Request, text: Bytes, rm: &str, gate: &Gate) -> Result<Inward, Problem> {
     let names = Names::new(rm, gate.shared.types.clone());
     let limit = gate.shared.max_items;
-    let (inward, given) = if text.len() < LONG {
-        kind.read_json(&text, &names, limit)?
-    } else {
-        let read = web::block(move || kind.read_json(&text, &names, limit)).await;
-        read.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"))??
-    };
+    let (inward, given) = body::said(text, move |text| kind.read_json(text, &names, limit)).await?;
     same_rm(&given, rm)?;
     Ok(inward)
 }

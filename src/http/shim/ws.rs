@@ -245,7 +245,7 @@ impl Socket {
             "answer" if fields.seq.is_some() => return Err(Problem::field("seq", "answers have no number")),
             "answer" => {
                 let (handle, gate) = self.enter(fields.epoch, "an answer")?;
-                let answers = answers::read(&value, gate.shared.max_items)?;
+                let answers = answers::read(value, gate.shared.max_items).await?;
                 handle.addr.do_send(Answers { epoch: gate.epoch, answers });
                 return Ok(());
             }

@@ -17,7 +17,7 @@ use crate::{
         types::{AppState, Nanos, Termination},
     },
     messages::{
-        application::{AppGone, AppUpdate, GetUnconfirmed, Resend, UnconfirmedRelease, Unheard},
+        application::{AppGone, AppUpdate, Carried, GetUnconfirmed, Resend, UnconfirmedRelease, Unheard},
         partition::SendAgain,
         wait::{AppStatus, Condition, EndWaits, Wait, Withdraw},
     },
@@ -35,6 +35,8 @@ struct Row {
     last: Nanos,
     /// When it is to be sent again.
     next: Nanos,
+    /// The line that carries it; `None`: one that is still to come, of what was sent last.
+    line: Option<u64>,
     overdue: bool,
 }
 
@@ -120,12 +122,12 @@ impl ApplicationActor {
             // The partition asks once, and again only after the first was void; a second asking is no other release.
             Some(row) => {
                 row.shown.sent = row.shown.sent.saturating_add(1);
-                (row.last, row.next) = (now, next);
+                (row.last, row.next, row.line) = (now, next, None);
             }
             None => {
                 let shown = UnconfirmedRelease { release, since: now, age: Nanos::ZERO, sent: 1 };
                 self.sums.add(&shown);
-                self.rows.insert(key, Row { shown, last: now, next, overdue: false });
+                self.rows.insert(key, Row { shown, last: now, next, line: None, overdue: false });
             }
         }
         self.look_at(next.min(now.plus(nanos(self.sums.patience.get().warn_after))), ctx);
@@ -198,7 +200,7 @@ impl ApplicationActor {
             let wait = self.wait(sent);
             let Some(row) = self.rows.get_mut(&key) else { continue };
             row.shown.sent = sent;
-            (row.last, row.next) = (now, now.plus(wait));
+            (row.last, row.next, row.line) = (now, now.plus(wait), None);
             if row.overdue {
                 self.sums.overdue(&row.shown);
             }
@@ -265,13 +267,23 @@ impl Handler<EndWaits> for ApplicationActor {
     }
 }
 
+impl Handler<Carried> for ApplicationActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: Carried, _ctx: &mut Self::Context) {
+        for key in msg.releases {
+            self.rows.entry(key).and_modify(|row| row.line = Some(msg.line));
+        }
+    }
+}
+
 impl Handler<Resend> for ApplicationActor {
     type Result = ();
 
     fn handle(&mut self, msg: Resend, _ctx: &mut Self::Context) {
-        let on_their_way = msg.0.on_their_way;
-        let lost = |release: &Released| !on_their_way.contains(&(release.app.clone(), release.key.clone()));
-        let rows = self.rows.iter().filter(|(_, row)| lost(&row.shown.release));
+        // What its stream is about to get in any case is not doubled.
+        let lost = |row: &Row| row.line.is_some_and(|line| line <= msg.0.after);
+        let rows = self.rows.iter().filter(|(_, row)| lost(row));
         let keys = rows.map(|(key, _)| key.clone()).collect();
         self.send_again(keys, self.sums.clock.now());
     }
@@ -289,7 +301,8 @@ impl Handler<Unheard> for ApplicationActor {
             let (key, next) = ((shown.release.key.clone(), shown.release.termination), now.plus(self.wait(1)));
             self.sums.add(&shown);
             let warn = shown.since.plus(nanos(self.sums.patience.get().warn_after));
-            self.rows.insert(key, Row { shown, last: now, next, overdue: false });
+            // If its line is still kept, that is told next.
+            self.rows.insert(key, Row { shown, last: now, next, line: Some(0), overdue: false });
             self.look_at(next.min(warn), ctx);
         }
     }

@@ -90,6 +90,8 @@ pub struct RmActor {
     session: Option<Session>,
     streams: Streams,
     next_stream: u64,
+    /// Streams may take more, and get it in the next turn.
+    pumping: bool,
     dumps: BTreeMap<u64, oneshot::Sender<Result<String, String>>>,
     timers: timers::Timers,
     clock: Clock,
@@ -132,6 +134,7 @@ impl RmActor {
             session: None,
             streams: Streams::default(),
             next_stream: 0,
+            pumping: false,
             dumps: BTreeMap::new(),
             timers: timers::Timers::default(),
             clock: Clock::default(),
@@ -208,12 +211,15 @@ impl RmActor {
 
     /// Sends what streams may take, after the buffer or a stream changed. An overflow ends the session.
     fn pump(&mut self, ctx: &mut Context<Self>) {
-        loop {
-            self.collect();
-            let Some(session) = &self.session else { return };
-            if !self.streams.pump(&session.buffer, session.budget.pressure(), &session.traced) {
-                break;
-            }
+        self.collect();
+        let Some(session) = &self.session else { return };
+        let more = self.streams.pump(&session.buffer, session.budget.pressure(), &session.traced);
+        if more && !std::mem::replace(&mut self.pumping, true) {
+            // Others on this thread come in between.
+            ctx.spawn(tokio::task::yield_now().into_actor(self).map(|(), actor, ctx| {
+                actor.pumping = false;
+                actor.pump(ctx);
+            }));
         }
         let Some(session) = &mut self.session else { return };
         if let Some(stream) = &self.streams.all
@@ -312,7 +318,7 @@ impl RmActor {
                 let credits = session.buffer.hand(after, None);
                 session.give_back(credits);
                 if session.had_stream {
-                    session.resend_unconfirmed(after, None);
+                    session.resend_unconfirmed(after);
                 }
                 session.had_stream = true;
                 after
@@ -320,7 +326,7 @@ impl RmActor {
             Want::Plain(kind) => {
                 self.streams.open_plain(kind, stream, &replaced);
                 if kind == Kind::Allocation && session.had_stream {
-                    session.resend_unconfirmed(0, Some(kind));
+                    session.resend_unconfirmed(session.buffer.handed(kind));
                 }
                 session.had_stream = true;
                 0
@@ -439,6 +445,7 @@ impl RmActor {
                 last[kind as usize] = line;
                 if waits {
                     session.last_release = line;
+                    session.buffer.kept(kind).next_back().iter().for_each(|line| session.carries(line));
                 }
             } else if session.asking == Predicates::Off {
                 session.agree(&msg.partition, questions);

@@ -48,7 +48,8 @@ use crate::{
         leaders::Leaders,
         limits::Limits,
         partition::{
-            Alive, Commands, Configure, GetSnapshot, PartitionSetup, Patience, ResendUnconfirmed, StopPartition, Wake,
+            Alive, Carries, Commands, Configure, GetSnapshot, PartitionSetup, Patience, ResendUnconfirmed,
+            StopPartition, Wake,
         },
         ready::Readiness,
         rm::{DeliverEvents, Halt, Info, Refusal, RefusalKind, RmState, Shutdown},
@@ -136,6 +137,8 @@ pub struct PartitionHandle {
     pub configure: Recipient<Configure>,
     /// How long the shim may take to confirm.
     pub patience: Recipient<Patience>,
+    /// Lines with releases that the shim has to confirm.
+    pub carries: Recipient<Carries>,
     /// Unconfirmed releases are wanted again.
     pub resend: Recipient<ResendUnconfirmed>,
     /// Signs of life of nodes.
@@ -244,6 +247,7 @@ impl Topology {
                 snapshot: addr.clone().recipient(),
                 configure: addr.clone().recipient(),
                 patience: addr.clone().recipient(),
+                carries: addr.clone().recipient(),
                 resend: addr.clone().recipient(),
                 alive: addr.clone().recipient(),
                 journal,

@@ -1,11 +1,13 @@
 //! For `ApplicationActor`.
 
+use std::sync::Arc;
+
 use actix::prelude::*;
 
 use super::{partition::ResendUnconfirmed, wait::AppStatus};
 use crate::domain::{
     effect::{AppEffect, Released},
-    types::{AppState, Nanos},
+    types::{AppState, Nanos, Termination},
 };
 
 /// What the partition did to an application, in order, and how it is then, where somebody waits for it.
@@ -16,6 +18,16 @@ pub struct AppUpdate {
     pub effects: Vec<AppEffect>,
     /// How it is.
     pub status: Option<AppStatus>,
+}
+
+/// A line carries these of its releases.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Carried {
+    /// The line.
+    pub line: u64,
+    /// Their keys, and why they are released.
+    pub releases: Vec<(Arc<str>, Termination)>,
 }
 
 /// The shim is there again: releases that it has not confirmed are sent once more.

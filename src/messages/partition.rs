@@ -1,10 +1,6 @@
 //! For `PartitionActor`.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use actix::prelude::*;
 
@@ -16,7 +12,7 @@ use super::{
     journal::Standing,
     queue::QueueDoor,
     recorded::{Recorded, Talks},
-    rm::Deliver,
+    rm::{Deliver, Line},
 };
 use crate::domain::{
     Partition,
@@ -180,16 +176,18 @@ pub struct StopPartition;
 #[rtype(result = "()")]
 pub struct SendAgain(pub Vec<Released>);
 
+/// A line of the session with releases of the partition that the shim has to confirm.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Carries(pub Arc<Line>);
+
 /// The shim is there again, after its connection was lost: what it has not confirmed is sent once more.
-#[derive(Clone, Default, Message)]
+#[derive(Clone, Copy, Message)]
 #[rtype(result = "()")]
 pub struct ResendUnconfirmed {
-    /// Application and key of releases that are on their way to it all the same.
-    pub on_their_way: Arc<OnTheirWay>,
+    /// Lines behind this one are on their way to it all the same.
+    pub after: u64,
 }
-
-/// Application and key of releases.
-pub type OnTheirWay = BTreeSet<(Arc<str>, Arc<str>)>;
 
 /// All releases of the partition that the shim has not confirmed, the oldest first.
 #[derive(Message)]

@@ -7,7 +7,7 @@ use super::*;
 use crate::messages::{
     budget::Budget,
     clock::Clock,
-    partition::{OnTheirWay, Patience, ResendUnconfirmed, UnconfirmedSums},
+    partition::{Patience, ResendUnconfirmed, UnconfirmedSums},
 };
 
 /// Notes what the partition is to send again.
@@ -95,9 +95,13 @@ impl Rig {
             .unwrap();
     }
 
-    async fn resend(&self, on_their_way: OnTheirWay) {
-        let resend = ResendUnconfirmed { on_their_way: Arc::new(on_their_way) };
-        self.actor.send(Resend(resend)).await.unwrap();
+    async fn carried(&self, line: u64, key: &str) {
+        let releases = vec![(key.into(), Termination::PlaceholderReplaced)];
+        self.actor.send(Carried { line, releases }).await.unwrap();
+    }
+
+    async fn resend(&self, after: u64) {
+        self.actor.send(Resend(ResendUnconfirmed { after })).await.unwrap();
         self.settle().await;
     }
 
@@ -176,14 +180,23 @@ async fn what_a_start_found_waits_since_it_was_first_sent() {
     let release = Released { key: "ph1".into(), app, termination, message: "".into(), confirm: true };
     let since = rig.sums.clock.now().minus(Nanos::from_secs(55));
     let found = UnconfirmedRelease { release, since, age: Nanos::ZERO, sent: 3 };
+    let again = found.clone();
     rig.actor.send(Unheard(vec![found])).await.unwrap();
     assert_eq!((rig.waits().await, rig.counts()), (vec![("ph1".to_owned(), 55, 3)], (1, 0)));
+    // No line carries it unless that is told.
+    rig.carried(4, "ph1").await;
+    rig.resend(3).await;
+    assert!(rig.sent().is_empty());
     rig.pass(6).await;
     assert_eq!(rig.counts(), (1, 1));
     rig.pass(5).await;
     assert_eq!(rig.sent(), ["ph1"]);
     rig.end("ph1").await;
     assert_eq!(rig.counts(), (0, 0));
+    let rig = Rig::new();
+    rig.actor.send(Unheard(vec![again])).await.unwrap();
+    rig.resend(0).await;
+    assert_eq!(rig.sent(), ["ph1"], "its line is gone");
 }
 
 #[actix::test]
@@ -231,11 +244,18 @@ async fn the_shim_comes_back() {
     for state in STATES {
         let rig = Rig::within(state).await;
         let waits = state != State::Nothing;
-        rig.resend(OnTheirWay::new()).await;
+        // A line is still to come that carries it.
+        rig.resend(9).await;
+        assert!(rig.sent().is_empty(), "{state:?}");
+        rig.carried(5, "ph1").await;
+        rig.resend(5).await;
         assert_eq!(rig.sent().len(), usize::from(waits), "{state:?}");
         assert_eq!(rig.waits().await.first().map_or(0, |row| row.2), sendings(state) + u32::from(waits), "{state:?}");
         // What its new stream is about to get in any case is not doubled.
-        rig.resend([("app-1".into(), "ph1".into())].into()).await;
+        rig.resend(5).await;
+        assert!(rig.sent().is_empty(), "{state:?}");
+        rig.carried(8, "ph1").await;
+        rig.resend(7).await;
         assert!(rig.sent().is_empty(), "{state:?}");
     }
 }

@@ -17,11 +17,12 @@ use crate::{
         types::{AppState, Nanos},
     },
     messages::{
-        application::{AppGone, AppUpdate, GetUnconfirmed, Resend, UnconfirmedRelease, Unheard},
+        application::{AppGone, AppUpdate, Carried, GetUnconfirmed, Resend, UnconfirmedRelease, Unheard},
         node::{Heard, JudgeSilence, NodeGone, NodeUpdate},
         partition::{Patience, ResendUnconfirmed, SendAgain, Signs, UnconfirmedSums},
         queue::{GetQueueDoor, QueueGone, QueueUpdate},
         recorded::Talks,
+        rm::{Line, Payload},
         wait::{Kind, Target},
     },
 };
@@ -225,10 +226,24 @@ impl Conversations {
         self.queues.get(path)
     }
 
+    /// In which line releases are on their way to the shim.
+    pub(super) fn carried(&self, line: &Line) {
+        let Payload::Released(releases) = &line.payload else { return };
+        let mut by_app: BTreeMap<&Id, Vec<_>> = BTreeMap::new();
+        for release in releases.iter().filter(|release| release.confirm) {
+            by_app.entry(&release.app).or_default().push((release.key.clone(), release.termination));
+        }
+        for (app, releases) in by_app {
+            if let Some(Some(addr)) = self.apps.get(app) {
+                addr.do_send(Carried { line: line.seq, releases });
+            }
+        }
+    }
+
     /// What the shim has not confirmed is sent again.
-    pub(super) fn resend(&self, resend: &ResendUnconfirmed) {
+    pub(super) fn resend(&self, resend: ResendUnconfirmed) {
         for addr in self.unconfirmed.waiting() {
-            addr.do_send(Resend(resend.clone()));
+            addr.do_send(Resend(resend));
         }
     }
 

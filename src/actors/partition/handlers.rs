@@ -12,8 +12,9 @@ use crate::{
         application::UnconfirmedRelease,
         clock::Clock,
         partition::{
-            AwaitRecord, Commands, Configure, GetSnapshot, GetTables, ListUnconfirmed, Observe, PartitionStatus,
-            Patience, ResendUnconfirmed, Save, Saved, SendAgain, ShowInstead, ShowQueueDoor, Snapshot, Wake,
+            AwaitRecord, Carries, Commands, Configure, GetSnapshot, GetTables, ListUnconfirmed, Observe,
+            PartitionStatus, Patience, ResendUnconfirmed, Save, Saved, SendAgain, ShowInstead, ShowQueueDoor, Snapshot,
+            Wake,
         },
         queue::{GetQueueDoor, QueueDoor},
         receipts::Receipt,
@@ -52,12 +53,20 @@ impl Handler<Patience> for PartitionActor {
     }
 }
 
+impl Handler<Carries> for PartitionActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: Carries, _ctx: &mut Self::Context) {
+        self.conversations.carried(&msg.0);
+    }
+}
+
 impl Handler<ResendUnconfirmed> for PartitionActor {
     type Result = ();
 
     fn handle(&mut self, msg: ResendUnconfirmed, _ctx: &mut Self::Context) {
         self.route();
-        self.conversations.resend(&msg);
+        self.conversations.resend(msg);
     }
 }
 

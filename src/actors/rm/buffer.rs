@@ -179,6 +179,17 @@ impl Buffer {
         self.queues[kind as usize].waiting().map_or(self.last, |line| line.seq - 1)
     }
 
+    /// How often a line was looked at.
+    #[cfg(test)]
+    pub fn looks(&self) -> u64 {
+        self.queues.iter().map(|queue| queue.looks.get()).sum()
+    }
+
+    /// The lines of a kind that are kept.
+    pub fn kept(&self, kind: Kind) -> impl DoubleEndedIterator<Item = &Arc<Line>> {
+        self.queues[kind as usize].lines.iter()
+    }
+
     /// Entries that are kept.
     pub fn entries(&self) -> usize {
         self.kept.entries

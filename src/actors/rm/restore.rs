@@ -36,7 +36,7 @@ use crate::{
         partition::{Configure, Signs, StopPartition},
         receipts::Receipts,
         recorded::{Outlet, Recorded, Replica},
-        rm::{Forwarding, Predicates, RmState},
+        rm::{Forwarding, Kind, Predicates, RmState},
     },
     store::log::Home,
 };
@@ -283,6 +283,7 @@ impl RmActor {
                 leaving.send_modify(|number| *number -= 1);
             });
         }
+        session.buffer.kept(Kind::Allocation).for_each(|line| session.carries(line));
         for (internal, questions) in unasked {
             session.unanswered(&internal, questions);
         }

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::{
     buffer::Buffer,
     handle::Shared,
+    lines,
     log::LogSync,
     questions::Questions,
     record::{self, Manner, Registered},
@@ -32,10 +33,10 @@ use crate::{
         budget::Budget,
         journal::ConfigureJournal,
         keys::Keys,
-        partition::{Commands, OnTheirWay, ResendUnconfirmed, Signs, Wake},
+        partition::{Carries, Commands, ResendUnconfirmed, Signs, Wake},
         receipts::Receipts,
         recorded::Outlet,
-        rm::{Forwarding, Kind, Payload, Predicates, Refusal},
+        rm::{Forwarding, Kind, Line, Predicates, Refusal},
     },
 };
 
@@ -338,19 +339,21 @@ impl Session {
         }
     }
 
-    /// Has the conversations send what the shim has not confirmed once more, except for what a new stream is about to
-    /// get: of lines after this one, and of one kind or of all.
-    pub fn resend_unconfirmed(&self, after: u64, kind: Option<Kind>) {
-        let mut on_their_way: BTreeMap<Arc<str>, OnTheirWay> = BTreeMap::new();
-        for line in self.buffer.read(&mut self.buffer.cursor(after), kind, usize::MAX) {
-            if let Payload::Released(releases) = &line.payload {
-                let ids = releases.iter().filter(|release| release.confirm).map(|r| (r.app.clone(), r.key.clone()));
-                on_their_way.entry(line.partition.clone()).or_default().extend(ids);
-            }
+    /// Lets the conversations know in which line the shim gets what it has to confirm. They keep it, so that nobody looks
+    /// through all lines when a stream is opened.
+    pub fn carries(&self, line: &Arc<Line>) {
+        if lines::wants_confirmation(&line.payload)
+            && let Some(partition) = self.partition(&line.partition)
+        {
+            partition.carries.do_send(Carries(line.clone()));
         }
+    }
+
+    /// Has the conversations send what the shim has not confirmed once more, except for what a new stream is about to
+    /// get: the lines after this one.
+    pub fn resend_unconfirmed(&self, after: u64) {
         for partition in &self.partitions {
-            let on_their_way = Arc::new(on_their_way.remove(&partition.internal).unwrap_or_default());
-            partition.resend.do_send(ResendUnconfirmed { on_their_way });
+            partition.resend.do_send(ResendUnconfirmed { after });
         }
     }
 }

@@ -21,6 +21,9 @@ use crate::{
 /// Entries that may be on their way to one stream before it says that they were handed over.
 const WINDOW: usize = 16_384;
 
+/// Entries that are read for one stream at a time: what is read costs about as much as a slice of the scheduling loop.
+const STEP: usize = 2_048;
+
 /// Kinds that have a plain stream.
 const PLAIN: [Kind; 3] = [Kind::Allocation, Kind::Application, Kind::Node];
 
@@ -123,14 +126,14 @@ impl Stream {
         buffer.hand(seq, kind)
     }
 
-    fn pump(&mut self, buffer: &Buffer, kind: Option<Kind>) {
-        if self.flying_entries >= WINDOW {
-            return;
-        }
-        let lines = buffer.read(&mut self.next, kind, WINDOW - self.flying_entries);
+    /// Sends the next lines. True: it may take more at once.
+    fn pump(&mut self, buffer: &Buffer, kind: Option<Kind>) -> bool {
+        let room = WINDOW.saturating_sub(self.flying_entries);
+        let lines = buffer.read(&mut self.next, kind, room.min(STEP));
         if !lines.is_empty() {
             self.send(lines);
         }
+        self.flying_entries < WINDOW && buffer.has_more(self.next, kind)
     }
 
     /// Asks to be told of progress where somebody waits for it. True: there is some already.
@@ -161,17 +164,18 @@ impl Streams {
         self.open().map(|(kind, stream)| stream.collect(buffer, kind)).sum()
     }
 
-    /// Sends what there is to send. True: some of it was handed over meanwhile, and somebody waits for that.
+    /// Sends what there is to send, up to a step for each. True: there is more, or some of it was handed over meanwhile and
+    /// somebody waits for that.
     pub fn pump(&mut self, buffer: &Buffer, pressure: Pressure, traced: &Traced) -> bool {
         let all = self.all.is_some();
-        let mut progress = false;
+        let mut more = false;
         for (kind, stream) in self.open() {
             if kind.is_none() || !all {
-                stream.pump(buffer, kind);
+                more |= stream.pump(buffer, kind);
             }
-            progress |= stream.await_progress(buffer, kind, pressure, traced);
+            more |= stream.await_progress(buffer, kind, pressure, traced);
         }
-        progress
+        more
     }
 
     /// Opens the stream of a kind, which replaces the one before it.

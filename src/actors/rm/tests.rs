@@ -16,7 +16,7 @@ use std::{
 use actix::prelude::*;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::{handle::RmHandle, reconfigure::Reconfigure, settings::RmSettings};
+use super::{RmActor, handle::RmHandle, reconfigure::Reconfigure, settings::RmSettings};
 use crate::{
     actors::{
         event::EventActor,
@@ -37,8 +37,8 @@ use crate::{
         event::Publish,
         journal::Standing,
         partition::{
-            Alive, Commands, Configure, GetSnapshot, PartitionSetup, Patience, ResendUnconfirmed, Signs, Snapshot,
-            StopPartition, Wake,
+            Alive, Carries, Commands, Configure, GetSnapshot, PartitionSetup, Patience, ResendUnconfirmed, Signs,
+            Snapshot, StopPartition, Wake,
         },
         progress::Progress,
         rm::{
@@ -148,12 +148,32 @@ impl Handler<Patience> for Fake {
     }
 }
 
+impl Handler<Carries> for Fake {
+    type Result = ();
+
+    fn handle(&mut self, msg: Carries, _ctx: &mut Self::Context) {
+        self.tell(format!("line {} carries {}", msg.0.seq, msg.0.payload.entries()));
+    }
+}
+
+/// How often a line was looked at.
+#[derive(Message)]
+#[rtype(result = "u64")]
+struct Looks;
+
+impl Handler<Looks> for RmActor {
+    type Result = u64;
+
+    fn handle(&mut self, _msg: Looks, _ctx: &mut Self::Context) -> u64 {
+        self.session.as_ref().map_or(0, |session| session.buffer.looks())
+    }
+}
+
 impl Handler<ResendUnconfirmed> for Fake {
     type Result = ();
 
     fn handle(&mut self, msg: ResendUnconfirmed, _ctx: &mut Self::Context) {
-        let but: Vec<&str> = msg.on_their_way.iter().map(|(_, key)| &**key).collect();
-        self.tell(if but.is_empty() { "resend".to_owned() } else { format!("resend but {}", but.join(",")) });
+        self.tell(format!("resend after {}", msg.after));
     }
 }
 
@@ -228,6 +248,7 @@ impl Env {
                     snapshot: fake.clone().recipient(),
                     configure: fake.clone().recipient(),
                     patience: fake.clone().recipient(),
+                    carries: fake.clone().recipient(),
                     resend: fake.clone().recipient(),
                     alive: fake.recipient(),
                     journal: None,

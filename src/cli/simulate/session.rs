@@ -102,7 +102,7 @@ impl Server {
     /// What the shim has not confirmed is sent once more, except for what a new stream is about to get.
     fn send_again(&mut self, after: u64, is_due: impl Fn(&UnconfirmedRelease) -> bool) {
         let mut under_way: Vec<(Arc<str>, Arc<str>)> = Vec::new();
-        for line in self.buffer.read(&mut self.buffer.cursor(after), None, usize::MAX) {
+        for line in self.buffer.kept_after(after).1 {
             if let Payload::Released(releases) = &line.payload {
                 under_way
                     .extend(releases.iter().filter(|one| one.confirm).map(|one| (one.app.clone(), one.key.clone())));

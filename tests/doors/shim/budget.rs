@@ -58,6 +58,7 @@ async fn a_spent_budget_is_429_and_a_closing_server_503() {
             snapshot: addr.clone().recipient(),
             configure: addr.clone().recipient(),
             patience: addr.clone().recipient(),
+            carries: addr.clone().recipient(),
             resend: addr.clone().recipient(),
             journal: None,
             alive: addr.clone().recipient(),

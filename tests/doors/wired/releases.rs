@@ -4,7 +4,10 @@ use serde_json::{Value, json};
 
 use crate::{
     shim::server::{Lines, Server},
-    wired::{metrics::until_there, rig::until},
+    wired::{
+        metrics::until_there,
+        rig::{until, with_data},
+    },
 };
 
 const LISTED: &str = "/api/v1/partition/default/releases";
@@ -106,4 +109,27 @@ async fn what_is_not_confirmed_is_told_again_after_a_lost_connection() {
     let mut stream = server.stream(&format!("?after={}", seen.as_str().map_or(seen.to_string(), str::to_owned))).await;
     server.nodes(&["n2"]).await;
     assert_eq!(stream.told().await["node"]["accepted"][0]["nodeID"], "n2");
+}
+
+#[tokio::test]
+async fn after_a_restart_it_is_told_again_but_for_what_the_stream_is_about_to_get() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut server = with_data(dir.path());
+    server.register("rm-1", &[("rm.resendAfter", "10m")]).await;
+    let mut stream = in_flight(&server).await;
+    let told = release(&mut stream).await;
+    let seen = server.get("/si/v1/rm/rm-1").await.1["lastSequence"].as_u64().expect("a number");
+    server.program.kill();
+
+    let server = with_data(dir.path());
+    let mut stream = server.stream("?after=0").await;
+    assert_eq!(release(&mut stream).await, told, "its line is kept");
+    server.nodes(&["n2"]).await;
+    assert_eq!(stream.told().await["node"]["accepted"][0]["nodeID"], "n2", "and it comes once");
+    assert_eq!(server.get(LISTED).await.1["releases"][0]["sent"], 1);
+    drop(stream);
+    server.until(|info| info["streams"] == json!([])).await;
+    let mut stream = server.stream(&format!("?after={seen}")).await;
+    assert_eq!(release(&mut stream).await, told);
+    assert_eq!(server.get(LISTED).await.1["releases"][0]["sent"], 2);
 }

@@ -195,22 +195,23 @@ async fn a_shim_that_comes_back_is_told_again() {
     // R4.30, the other way round: what is not confirmed is sent once more, and shown with its age.
     let shim = Shim::in_flight("Soft").await;
     shim.pass(5).await;
-    shim.partition.do_send(ResendUnconfirmed::default());
+    shim.carried(3, "ph1");
+    shim.partition.do_send(ResendUnconfirmed { after: 3 });
     shim.settle().await;
     assert_eq!(shim.heard(), ["released ph1 PlaceholderReplaced"]);
     let all = shim.unconfirmed().await;
     assert_eq!((all.len(), all[0].sent), (1, 2));
     assert_eq!(all[0].age.as_secs(), 5);
     // What a new stream is about to get in any case is not doubled.
-    let on_their_way = std::sync::Arc::new([("app-1".into(), "ph1".into())].into());
-    shim.partition.do_send(ResendUnconfirmed { on_their_way });
+    shim.carried(4, "ph1");
+    shim.partition.do_send(ResendUnconfirmed { after: 3 });
     shim.settle().await;
     assert!(shim.heard().is_empty());
     assert_eq!(shim.unconfirmed().await[0].sent, 2);
     // Both may be confirmed: the second has no effect.
     shim.send(vec![release("ph1", PlaceholderReplaced), release("ph1", PlaceholderReplaced)]).await;
     assert_eq!(shim.heard(), ["new r1 on n1"]);
-    shim.partition.do_send(ResendUnconfirmed::default());
+    shim.partition.do_send(ResendUnconfirmed { after: 4 });
     shim.settle().await;
     assert!(shim.heard().is_empty());
     shim.ends_empty().await;

@@ -12,7 +12,7 @@ use callboard::{
     domain::{
         alloc::{AskSpec, PreemptionPolicy},
         command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, PredicateAnswer, ReleaseItem},
-        effect::{Callback, Question},
+        effect::{Callback, Question, Released},
         resources::Resource,
         types::{Nanos, Termination},
     },
@@ -21,8 +21,8 @@ use callboard::{
         budget::Budget,
         clock::Clock,
         event::Publish,
-        partition::{Commands, GetSnapshot, ListUnconfirmed, PartitionSetup, Patience, Snapshot},
-        rm::{Deliver, Outgoing},
+        partition::{Carries, Commands, GetSnapshot, ListUnconfirmed, PartitionSetup, Patience, Snapshot},
+        rm::{Deliver, Line, Outgoing, Payload},
     },
 };
 
@@ -264,6 +264,19 @@ impl Shim {
     pub async fn send(&self, commands: Vec<Command>) {
         self.partition.do_send(Commands::of(self.epoch, commands));
         self.settle().await;
+    }
+
+    /// The shim gets this line, in which it is asked to release a placeholder.
+    pub fn carried(&self, line: u64, key: &str) {
+        let release = Released {
+            key: key.into(),
+            app: "app-1".into(),
+            termination: Termination::PlaceholderReplaced,
+            message: "".into(),
+            confirm: true,
+        };
+        let payload = Payload::Released(vec![Box::new(release)]);
+        self.partition.do_send(Carries(Arc::new(Line { seq: line, partition: "[rm-1]default".into(), payload })));
     }
 
     pub async fn settle(&self) {

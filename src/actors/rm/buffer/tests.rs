@@ -265,11 +265,10 @@ fn looks(age: usize, plain: bool) -> f64 {
     let bounds = Bounds { entries: age / 2 + 2 * MEASURED, bytes: usize::MAX };
     let mut buffer = Buffer::default();
     let (mut fast, mut slow, mut all) = (Cursor::default(), Cursor::default(), Cursor::default());
-    let looked = |buffer: &Buffer| buffer.queues.iter().map(|queue| queue.looks.get()).sum::<u64>();
     let mut before = 0;
     for n in 0..age + MEASURED {
         if n == age {
-            before = looked(&buffer);
+            before = buffer.looks();
         }
         push(&mut buffer, payload([Kind::Allocation, Kind::Application, Kind::Allocation, Kind::Node][n % 4], 1));
         if plain {
@@ -290,7 +289,7 @@ fn looks(age: usize, plain: bool) -> f64 {
         buffer.delivered();
         buffer.oldest();
     }
-    (looked(&buffer) - before) as f64 / MEASURED as f64
+    (buffer.looks() - before) as f64 / MEASURED as f64
 }
 
 #[test]
@@ -308,11 +307,10 @@ fn to_resume_far_back_costs_little_more_than_its_lines() {
     for n in 0..100_000 {
         push(&mut buffer, payload(Kind::ALL[n % 4], 1));
     }
-    let looked = |buffer: &Buffer| buffer.queues.iter().map(|queue| queue.looks.get()).sum::<u64>();
-    let before = looked(&buffer);
+    let before = buffer.looks();
     let mut cursor = buffer.cursor(50_000);
     assert_eq!(buffer.read(&mut cursor, None, 10).len(), 10);
-    assert!(looked(&buffer) - before < 200, "{}", looked(&buffer) - before);
+    assert!(buffer.looks() - before < 200, "{}", buffer.looks() - before);
 }
 
 #[test]

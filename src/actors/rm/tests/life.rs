@@ -44,7 +44,7 @@ async fn the_last_stream_lost_pauses_and_one_that_resumes_runs() {
     assert_eq!(env.state().await, RmState::Running);
     assert!(env.may_place());
     env.settle().await;
-    assert_eq!(env.told(), ["[rm-1]default#1 resend", "[rm-1]default#1 wake"]);
+    assert_eq!(env.told(), ["[rm-1]default#1 resend after 0", "[rm-1]default#1 wake"]);
     env.pass(600 * SECOND).await;
     assert_eq!(env.state().await, RmState::Running, "the time in Paused is over");
     assert_eq!(stream.closing(), None);

@@ -100,7 +100,7 @@ async fn a_stream_that_goes_on_behind_a_held_question_leaves_it_open_to_nobody()
     first.progress.held.hold(2);
     let _second = env.stream(3).await;
     env.settle().await;
-    let told = ["[rm-1]default#1 unanswered 2", "[rm-1]default#1 resend"];
+    let told = ["[rm-1]default#1 unanswered 2", "[rm-1]default#1 resend after 3"];
     assert_eq!(env.told(), told, "the shim may still answer the first");
     answer(&env, 1, fits()).await;
     assert_eq!(env.told(), ["[rm-1]default#1 answer 1 Ok(()) 0"]);

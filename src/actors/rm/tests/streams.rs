@@ -120,10 +120,12 @@ async fn a_stream_gets_no_more_than_it_can_carry_at_once() {
     let env = Env::registered(&[]).await;
     let mut stream = env.stream(0).await;
     env.nodes(20_000).await;
+    env.settle().await;
     let first = stream.seqs();
     assert_eq!(first.len(), 16_384 / 256, "lines of 256 entries");
     assert!(stream.seqs().is_empty());
     stream.handed(first.len() as u64).await;
+    env.settle().await;
     assert_eq!(stream.seqs().len(), (20_000 - 16_384usize).div_ceil(256));
 }
 
@@ -182,7 +184,7 @@ async fn unconfirmed_releases_are_sent_again_when_the_plain_stream_comes_back() 
     assert_eq!(env.told(), [""; 0]);
     let _second = env.open(Want::Plain(Kind::Allocation)).await.expect("opened");
     env.settle().await;
-    assert_eq!(env.told(), ["[rm-1]default#1 resend"]);
+    assert_eq!(env.told(), ["[rm-1]default#1 resend after 0"]);
 }
 
 fn release(key: &str, confirm: bool) -> Outgoing {
@@ -239,13 +241,59 @@ async fn partitions_learn_how_long_the_shim_may_take() {
 async fn a_stream_of_everything_that_comes_back_gets_them_again_but_for_what_it_is_about_to_get() {
     let env = Env::registered(&[]).await;
     let first = env.stream(0).await;
+    env.told();
     env.deliver(vec![release("k1", true)]).await;
     env.deliver(vec![release("k2", true), release("k3", false)]).await;
-    env.told();
+    env.deliver(vec![release("k4", false)]).await;
+    env.settle().await;
+    let carries = ["line 1 carries 1", "line 2 carries 2"].map(|told| format!("[rm-1]default#1 {told}"));
+    assert_eq!(env.told(), carries, "the conversations know where each of them is");
     first.lose().await;
     let _second = env.stream(1).await;
     env.settle().await;
-    assert_eq!(env.told(), ["[rm-1]default#1 resend but k2"]);
+    assert_eq!(env.told(), ["[rm-1]default#1 resend after 1"]);
+}
+
+#[actix::test]
+async fn plain_streams_get_again_what_they_have_had() {
+    let env = Env::registered(&[]).await;
+    let first = env.open(Want::Plain(Kind::Allocation)).await.expect("opened");
+    for key in ["k1", "k2"] {
+        env.deliver(vec![release(key, true), node(1)]).await;
+    }
+    first.handed(1).await;
+    first.lose().await;
+    env.settle().await;
+    env.told();
+    let mut second = env.open(Want::Plain(Kind::Allocation)).await.expect("opened");
+    env.settle().await;
+    assert_eq!((second.seqs(), env.told()), (vec![3], vec!["[rm-1]default#1 resend after 2".to_owned()]));
+}
+
+#[actix::test]
+async fn to_open_a_stream_costs_the_same_however_many_lines_are_kept() {
+    let env = Env::registered(&[]).await;
+    env.stream(0).await.lose().await;
+    let looks = async |more: usize| {
+        env.deliver((0..more).flat_map(|n| [release(&format!("k{n}"), true), node(n)]).collect()).await;
+        let before = env.rm().addr.send(Looks).await.expect("alive");
+        env.stream(0).await.lose().await;
+        env.rm().addr.send(Looks).await.expect("alive") - before
+    };
+    let (few, many) = (looks(2_000).await, looks(38_000).await);
+    assert!(many <= few + few / 10, "{few} looks with 4,000 lines, {many} with 80,000");
+}
+
+#[actix::test]
+async fn what_a_stream_has_to_send_is_read_in_steps() {
+    let env = Env::registered(&[]).await;
+    env.deliver((0..20_000).flat_map(|n| [app(&format!("a{n}")), node(n)]).collect()).await;
+    let mut stream = env.stream(0).await;
+    let first = stream.seqs().len();
+    assert!(first < 4_096, "{first} at once, while others wait");
+    env.settle().await;
+    let rest = stream.seqs();
+    assert_eq!((first + rest.len(), rest.last()), (16_384, Some(&16_384)), "in the turns that follow");
 }
 
 #[actix::test]

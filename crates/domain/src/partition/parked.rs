@@ -246,7 +246,8 @@ impl Partition {
             }
             let user = match group.hold {
                 Some(Hold::UserQuota) => true,
-                Some(Hold::QueueQuota | Hold::ClusterFull) => false,
+                // One that requires its node does not wait for room in the cluster, by which bars are looked at (R5.40).
+                Some(Hold::QueueQuota | Hold::ClusterFull) if key.required_node.is_none() => false,
                 Some(Hold::Nodes)
                     if wants.is_none()
                         && group.waits_for_nodes(self.conf.preemption, now)

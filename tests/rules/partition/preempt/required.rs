@@ -47,6 +47,27 @@ fn victims_by_kind_priority_and_age() {
 }
 
 #[test]
+fn one_that_its_queue_held_preempts_when_the_queue_has_room() {
+    // R5.40, R7.33: the cluster has none all the while.
+    let mut env = Env::calm(&QUEUES.replace("- name: a\n", "- name: a\n            resources: {max: {memory: 20}}\n"));
+    env.node("n1", 50);
+    env.app("app-a", "root.a");
+    env.app("app-b", "root.b");
+    env.app("app-c", "root.a");
+    env.ask(vec![Ask::new("app-a", "x1", 6), Ask::new("app-a", "x2", 9).priority(9)]);
+    env.ask(vec![v("y1", 10), v("y2", 25).priority(9)]);
+    env.ask(vec![Ask::new("app-c", "ds", 10).requires("n1")]);
+    assert!(!env.heard().contains(&"released y1 Preempted".to_owned()));
+    // Others come and go meanwhile.
+    env.ask(vec![Ask::new("app-b", "y3", 40)]);
+    env.release("app-b", "y3", Termination::StoppedByRm);
+    env.release("app-a", "x1", Termination::StoppedByRm);
+    assert!(env.heard().contains(&"released y1 Preempted".to_owned()), "{:?}", env.told);
+    env.confirm_all();
+    assert!(env.heard().contains(&"new ds on n1".to_owned()));
+}
+
+#[test]
 fn free_room_counts_and_nobody_goes_needlessly() {
     // R7.36 mended
     let mut env = node_with(&[v("v0", 10), v("v1", 15)]);

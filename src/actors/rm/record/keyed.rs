@@ -1,6 +1,9 @@
 //! Requests with keys in a log: what was taken under a key is remembered for a while, also by the next process.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -13,9 +16,6 @@ use crate::{
         receipts::{PartOf, PartsOf},
     },
 };
-
-/// Requests with keys of which parts may be there alone: more are on their way at once only where servers end again and again.
-const OPEN: usize = 1_000;
 
 /// What of requests is noted with a record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,9 +44,26 @@ pub struct KeysTaken {
     taken: VecDeque<(Key, Digest, i64)>,
     /// Of others how many parts releases counted that did not say which, and how many there are in all.
     parts: Vec<(Key, u32, u32)>,
-    /// Of these whose parts are there, the oldest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    recorded: Vec<(Key, Digest, PartsOf)>,
+    /// Of these whose parts are there.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "rows")]
+    recorded: BTreeMap<Key, (Digest, PartsOf)>,
+}
+
+/// As a list: the keys are no texts.
+mod rows {
+    use serde::{Deserializer, Serializer};
+
+    use super::{BTreeMap, Deserialize, Digest, Key, PartsOf};
+
+    type Rows = BTreeMap<Key, (Digest, PartsOf)>;
+
+    pub fn serialize<S: Serializer>(rows: &Rows, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(rows)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Rows, D::Error> {
+        Ok(Vec::deserialize(from)?.into_iter().collect())
+    }
 }
 
 impl KeysTaken {
@@ -70,37 +87,27 @@ impl KeysTaken {
 
     /// One more part is there: all of them are.
     fn is_whole(&mut self, (key, digest): (Key, Digest), of: u32, by: PartOf) -> bool {
-        let known = match self.recorded.iter_mut().find(|(known, ..)| *known == key) {
-            Some((_, of_which, recorded)) => {
-                if *of_which != digest {
-                    // The key stands for another request now: of the one before nobody will send the rest.
-                    (*of_which, *recorded) = (digest, PartsOf::new());
-                }
-                recorded.insert(by);
-                recorded.len()
-            }
-            None => {
-                if self.recorded.len() == OPEN {
-                    // Nobody sends the rest of it either.
-                    let (old, ..) = self.recorded.remove(0);
-                    self.parts.retain(|(known, ..)| *known != old);
-                }
-                self.recorded.push((key, digest, PartsOf::from([by])));
-                1
-            }
-        };
+        let (of_which, recorded) = self.recorded.entry(key).or_default();
+        if *of_which != digest {
+            // The key stands for another request than before: of that one nobody will send the rest.
+            (*of_which, *recorded) = (digest, PartsOf::new());
+        }
+        recorded.insert(by);
         let counted = self.parts.iter().find(|(known, ..)| *known == key).map_or(0, |(_, counted, _)| *counted);
-        let whole = known + counted as usize >= of as usize;
+        let whole = recorded.len() + counted as usize >= of as usize;
         if whole {
-            self.recorded.retain(|(known, ..)| *known != key);
+            self.recorded.remove(&key);
             self.parts.retain(|(known, ..)| *known != key);
+        } else if self.recorded.len() > MOST {
+            // Left by servers that ended, and never sent again.
+            self.recorded.pop_first();
         }
         whole
     }
 
     /// Whose parts are there of requests that are not there as a whole.
     pub fn recorded(&self) -> impl Iterator<Item = (Key, Digest, PartsOf)> + '_ {
-        self.recorded.iter().cloned()
+        self.recorded.iter().map(|(key, (digest, parts))| (*key, *digest, parts.clone()))
     }
 
     /// What was taken, and how long ago.
@@ -137,6 +144,11 @@ mod tests {
         assert_eq!(known(&keys, at(601)), [1]);
         keys.note(&[keyed(3, 1)], one, at(602));
         assert_eq!(keys.taken.len(), 1);
+        // However many are recorded by one partition before another has come to the first of them.
+        let many: Vec<Keyed> = (10..5_010).map(|key| keyed(key, 2)).collect();
+        keys.note(&many, one, at(603));
+        keys.note(&many, other, at(603));
+        assert_eq!((known(&keys, at(603)).len(), keys.recorded().count()), (5_001, 0));
         // An earlier release counted one of two.
         let old = r#"{"taken":[],"parts":[[[4,0],1,2]]}"#;
         let mut keys: KeysTaken = serde_json::from_str(old).unwrap();

@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sha2::{Digest as _, Sha256};
+
 /// Makes a directory, and those above it, where they are missing.
 ///
 /// # Errors
@@ -135,6 +137,18 @@ pub fn try_room(dir: &Path, bytes: usize) -> io::Result<()> {
 pub fn remove(path: &Path) -> io::Result<()> {
     fs::remove_file(path)?;
     flush_names_at(path)
+}
+
+/// A name for a file: names are at most 255 bytes long, so of a longer one the beginning, and the SHA-256 of what it stands for.
+pub fn name_of(mut name: String, whole: &str) -> String {
+    if name.len() > 200 {
+        name.truncate(130);
+        name.push('~');
+        for byte in Sha256::digest(whole.as_bytes()) {
+            name.push_str(&format!("{byte:02x}"));
+        }
+    }
+    name
 }
 
 /// Flushes the directory in which a path is. Some file systems cannot, and do without.

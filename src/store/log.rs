@@ -27,7 +27,6 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 pub use self::{
     far::{Far, Home, Place, records},
@@ -109,15 +108,7 @@ pub fn directory(base: &Path, rm: &str) -> PathBuf {
             _ => name.push_str(&format!("%{byte:02x}")),
         }
     }
-    // Names of files are at most 255 bytes long.
-    if name.len() > 200 {
-        name.truncate(130);
-        name.push('~');
-        for byte in Sha256::digest(rm.as_bytes()) {
-            name.push_str(&format!("{byte:02x}"));
-        }
-    }
-    base.join(name)
+    base.join(super::files::name_of(name, rm))
 }
 
 /// Gives a directory that an earlier release named in another way the name that it has now; gives where it is.

@@ -120,7 +120,7 @@ const DIGITS: usize = 20;
 fn whole_number(text: &str) -> Option<String> {
     let (number, exponent) = match text.split_once(['e', 'E']) {
         Some((number, exponent)) => (number, exponent.parse::<i32>().ok()?),
-        // Read as one with a fraction, which zero of whole numbers is not.
+        // The reader takes it for a fraction; the interface has it as 0.
         None if text.contains('.') || text == "-0" => (text, 0),
         None => return None,
     };

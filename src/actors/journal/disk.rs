@@ -162,7 +162,6 @@ impl Faults {
 /// The directory of a partition's journal: its name with all but letters, digits, `-`, `_` and inner dots written as
 /// `%` and two hex digits.
 pub fn directory(base: &Path, partition: &str) -> PathBuf {
-    use sha2::{Digest, Sha256};
     use std::fmt::Write;
 
     let mut name = String::new();
@@ -174,14 +173,7 @@ pub fn directory(base: &Path, partition: &str) -> PathBuf {
             let _ = write!(name, "%{byte:02X}");
         }
     }
-    if name.len() > 200 {
-        name.truncate(130);
-        name.push('~');
-        for byte in Sha256::digest(partition.as_bytes()) {
-            let _ = write!(name, "{byte:02x}");
-        }
-    }
-    base.join(name)
+    base.join(files::name_of(name, partition))
 }
 
 /// The partitions that have a directory, as far as their names can be told from it.

@@ -50,8 +50,8 @@ impl RmActor {
         }
         let recorded = msg.permit.as_ref().map(Permit::recorded).unwrap_or_default();
         known.retain(|(number, ..)| !recorded.contains(&PartOf::Partition(*number)));
-        let rejected_before = recorded.contains(&PartOf::Session);
-        if rejected_before {
+        let is_answered_here = is_answered_here && !recorded.contains(&PartOf::Session);
+        if !is_answered_here {
             rejected.clear();
         }
         for (_, partition, command) in known {
@@ -72,8 +72,7 @@ impl RmActor {
             }
         }
         // What is for a partition it records itself.
-        if let (Some(log), Some(permit)) = (&mut self.log, msg.permit.filter(|_| is_answered_here && !rejected_before))
-        {
+        if let (Some(log), Some(permit)) = (&mut self.log, msg.permit.filter(|_| is_answered_here)) {
             log.taken(vec![permit], session.epoch, session.buffer.last(), now);
         }
         self.commit(ctx);

@@ -267,6 +267,12 @@ impl Env {
         self.run();
     }
 
+    /// An application in root.a that may run so long.
+    pub fn limited(&mut self, id: &str, millis: i64) {
+        let item = AddApplication { id: id.into(), queue: "root.a".into(), timeout_millis: millis, ..self.by("alice") };
+        self.add_app(item);
+    }
+
     pub fn gang(&mut self, id: &str, queue: &str, total: i64, style: &str) {
         let item = AddApplication {
             id: id.into(),

@@ -160,11 +160,7 @@ fn an_execution_time_ends_an_application() {
     // SEEDS S6
     let mut env = Env::new(QUEUES);
     env.node("n1", 20);
-    let mut item = env.by("alice");
-    item.id = "app-1".into();
-    item.queue = "root.a".into();
-    item.timeout_millis = 5_000;
-    env.add_app(item);
+    env.limited("app-1", 5_000);
     env.ask(vec![Ask::new("app-1", "k1", 10), Ask::new("app-1", "k2", 100)]);
     env.heard();
     env.pass(6);
@@ -215,11 +211,7 @@ fn the_oldest_recovered_allocation_says_how_long_it_ran() {
     for ages in [[50, 1], [1, 50]] {
         let mut env = Env::new(QUEUES);
         env.node("n1", 30);
-        let mut item = env.by("alice");
-        item.id = "app-1".into();
-        item.queue = "root.a".into();
-        item.timeout_millis = 60_000;
-        env.add_app(item);
+        env.limited("app-1", 60_000);
         for (n, ago) in ages.into_iter().enumerate() {
             let mut ask = Ask::new("app-1", &format!("k{n}"), 10).on("n1");
             ask.spec.created = Some(env.now.minus(Nanos::from_secs(ago)));

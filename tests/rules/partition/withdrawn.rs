@@ -1,7 +1,7 @@
 //! What is withdrawn or dropped is told (SEEDS S31), and holds nothing any more (SEEDS S35).
 
 use callboard::domain::{
-    command::{AddApplication, NodeAction},
+    command::NodeAction,
     event::Detail,
     types::{AppState, Termination},
 };
@@ -10,11 +10,6 @@ use super::env::{Ask, Env, QUEUES, res};
 
 const USERS: &str = "partitions:\n  - name: default\n    queues:\n      - name: root\n        submitacl: '*'\n        queues:\n          - name: a\n            \
                      limits: [{limit: one, users: ['*'], maxapplications: 1}]\n          - name: b\n            maxapplications: 1\n";
-
-fn limited(env: &mut Env, id: &str, millis: i64) {
-    let item = AddApplication { id: id.into(), queue: "root.a".into(), timeout_millis: millis, ..env.by("alice") };
-    env.add_app(item);
-}
 
 #[test]
 fn a_release_of_a_pending_ask_is_confirmed_by_its_type() {
@@ -62,7 +57,7 @@ fn what_an_expiring_application_loses_is_told_one_by_one() {
     // SEEDS S6, S31: pending real asks are rejected, pending placeholders released with TIMEOUT.
     let mut env = Env::calm(QUEUES);
     env.node("n1", 10);
-    limited(&mut env, "app-1", 5_000);
+    env.limited("app-1", 5_000);
     env.ask(vec![Ask::new("app-1", "k0", 10)]);
     env.ask(vec![
         Ask::new("app-1", "k1", 10),
@@ -122,7 +117,7 @@ fn an_allocation_that_fails_at_the_shim_of_an_ending_application_is_rejected() {
     // R4.28, SEEDS S31: it cannot wait again.
     let mut env = Env::calm(QUEUES);
     env.node("n1", 20);
-    limited(&mut env, "app-1", 5_000);
+    env.limited("app-1", 5_000);
     env.ask(vec![Ask::new("app-1", "k0", 10), Ask::new("app-1", "k1", 10)]);
     env.pass(6);
     env.heard();
@@ -143,7 +138,7 @@ fn what_the_shim_reports_of_an_ending_application_is_asked_back() {
             env.gang("app-1", "root.a", 30, "Hard");
             env.ask((1..3).map(|n| Ask::new("app-1", &format!("ph{n}"), 10).placeholder("tg")).collect());
         } else {
-            limited(&mut env, "app-1", 60_000);
+            env.limited("app-1", 60_000);
             env.ask(vec![Ask::new("app-1", "k0", 10)]);
         }
         env.pass(61);
@@ -229,7 +224,7 @@ fn the_last_allocation_that_fails_at_the_shim_is_told_of_before_its_application_
     // SEEDS S31
     let mut env = Env::calm(QUEUES);
     env.node("n1", 20);
-    limited(&mut env, "app-1", 5_000);
+    env.limited("app-1", 5_000);
     env.ask(vec![Ask::new("app-1", "k0", 10)]);
     env.pass(6);
     env.heard();

@@ -295,7 +295,8 @@ impl Partition {
         level.is_some_and(|level| level != Reason::Queue(self.root)) && !self.waits_for_victims(alloc)
     }
 
-    /// What was placed may have used up the limit of asks that require their node: they let go of it. True where some did.
+    /// What was placed, or is configured, may have used up the limit of asks that require their node: they let go of it. True where
+    /// some did.
     pub(super) fn end_reservations_in_vain(&mut self, cx: &mut Cx) -> bool {
         if self.required_asks.is_empty() {
             return false;

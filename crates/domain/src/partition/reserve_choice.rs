@@ -437,6 +437,7 @@ impl Partition {
     /// asks that require their node and whose limit was used up meanwhile (R5.40).
     pub(super) fn review_reservations(&mut self, cx: &mut Cx) {
         self.wanting.review = false;
+        self.end_reservations_in_vain(cx);
         let apps = self.reserved_apps.iter();
         let held: Vec<AllocIx> = apps.flat_map(|app| self.apps[*app].reservations.iter().copied()).collect();
         // Found once for all asks of a shape, until the nodes change that may be reserved.
@@ -446,10 +447,6 @@ impl Partition {
                 self.ripen([alloc]);
             }
             let row = &self.allocs[alloc];
-            if row.spec.required_node.is_some() && row.phase == Phase::Pending && self.is_held_in_vain(alloc) {
-                self.let_go(alloc, cx);
-                continue;
-            }
             let Some(node) = row.reserved.filter(|_| self.is_for_waiting(alloc)) else { continue };
             let shape = row.shape;
             if row.phase == Phase::Pending && self.end_refused_reservation(alloc, cx) {

@@ -86,27 +86,24 @@ impl Partition {
 
     /// The same of the applications of a queue.
     pub(super) fn begin_next_round_of(&mut self, queue: QueueIx) -> bool {
-        let round = self.questions.vain_apps.remove(&queue);
-        round.is_some_and(|round| {
-            self.give_turns_to_apps(&round.in_vain);
-            true
-        })
+        let Some(round) = self.questions.vain_apps.remove(&queue) else { return false };
+        self.give_turns_to_apps(&round.in_vain);
+        true
     }
 
     fn give_turns_to_queues(&mut self, queues: &imbl::OrdSet<u32>) {
-        for queue in queues
-            .iter()
-            .map(|queue| QueueIx(*queue))
-            .filter(|queue| self.queues.get(*queue).is_some())
-            .collect::<Vec<_>>()
-        {
-            self.rouse_queue(queue);
+        for queue in queues.iter().map(|queue| QueueIx(*queue)) {
+            if self.queues.get(queue).is_some() {
+                self.rouse_queue(queue);
+            }
         }
     }
 
     fn give_turns_to_apps(&mut self, apps: &imbl::OrdSet<u32>) {
-        for app in apps.iter().map(|app| AppIx(*app)).filter(|app| self.apps.get(*app).is_some()).collect::<Vec<_>>() {
-            self.rouse(app);
+        for app in apps.iter().map(|app| AppIx(*app)) {
+            if self.apps.get(app).is_some() {
+                self.rouse(app);
+            }
         }
     }
 

@@ -437,7 +437,7 @@ fn asks_that_preempt() {
 
 #[test]
 fn thousands_that_require_one_full_node_need_no_deep_stack() {
-    // R5.40, R2.28: each of them reserves it.
+    // R5.40, R2.28: the first of them reserve it.
     let mut world = World::new(QUEUES);
     world.node("n1", 1);
     world.app("app-1", "alice", None);
@@ -448,7 +448,38 @@ fn thousands_that_require_one_full_node_need_no_deep_stack() {
     let allocations = asks.map(|ask| AllocationItem { app: ask.app, node: None, spec: Arc::new(ask.spec) }).collect();
     world.apply(Command::Allocations { allocations, releases: Vec::new() });
     world.run();
-    assert_eq!(world.p.reservations, 5_000);
+    assert_eq!(world.p.reservations, 64);
+}
+
+#[test]
+fn what_is_released_on_a_node_that_many_require() {
+    // R5.30, R5.43: the first of a group are looked at, and as one is placed the next reserves.
+    constant("required by many", |n| {
+        let mut world = World::new(QUEUES);
+        world.node("n1", 10);
+        world.node("n2", 1_000_000);
+        world.app("full", "alice", None);
+        (0..10).for_each(|i| world.ask(Ask::new("full", &format!("f{i}"), 1).on("n1")));
+        world.app("app-1", "alice", None);
+        (0..10 * n).for_each(|i| world.ask(Ask::new("app-1", &format!("k{i}"), 2).requires("n1")));
+        world.run();
+        let freed = looked(|| {
+            for i in 0..10 {
+                world.release("full", &format!("f{i}"), Termination::StoppedByRm);
+                world.run();
+            }
+        });
+        assert_eq!((world.p.allocations, world.p.reservations), (5, 64));
+        // All are placed in their order.
+        let rest = looked(|| {
+            for i in 0..10 * n {
+                world.release("app-1", &format!("k{i}"), Termination::StoppedByRm);
+                world.run();
+            }
+        });
+        assert_eq!((world.p.allocations, world.p.reservations), (0, 0));
+        vec![("ten releases", freed * n as u64), ("one in turn", rest)]
+    });
 }
 
 /// Applications that ask for one each, of one user or of three by turns.

@@ -176,13 +176,21 @@ impl Partition {
         let row = &mut self.apps[app];
         row.failed_groups.clear();
         for key in std::mem::take(&mut row.blocked_groups) {
-            if let Some(group) = row.groups_by_key.get_mut(&key)
-                && group.blocked
-            {
-                group.blocked = false;
-                if let Some((head, _)) = group.asks.get_min() {
-                    row.group_order.insert(*head, key);
-                }
+            self.unblock_group(app, &key);
+        }
+    }
+
+    /// One that was blocked comes back.
+    pub(super) fn unblock_group(&mut self, app: AppIx, key: &Arc<GroupKey>) {
+        let row = &mut self.apps[app];
+        row.failed_groups.remove(key);
+        row.blocked_groups.remove(key);
+        if let Some(group) = row.groups_by_key.get_mut(key)
+            && group.blocked
+        {
+            group.blocked = false;
+            if let Some((head, _)) = group.asks.get_min() {
+                row.group_order.insert(*head, key.clone());
             }
         }
     }

@@ -8,8 +8,12 @@ use crate::{
     types::{AllocIx, AppIx},
 };
 
+/// So many asks of a group reserve the node that they require; more would not close it better, and each looks again when the node
+/// has news.
+pub(super) const RESERVED_OF_GROUP: usize = 64;
+
 impl Partition {
-    /// Places an ask on its required node, or reserves that node for it and for the others of its group (R5.40–R5.44).
+    /// Places an ask on its required node, or reserves that node for it and for the next of its group (R5.40–R5.44).
     pub(super) fn try_required(&mut self, alloc: AllocIx, cx: &mut Cx) -> Result<Outcome, Hold> {
         let row = &self.allocs[alloc];
         let Some(node) = row.spec.required_node.as_ref().and_then(|id| self.node_by_id.get(id)).copied() else {
@@ -29,6 +33,7 @@ impl Partition {
         let mut reserved = false;
         let group = self.apps[self.allocs[alloc].app].groups_by_key.get(&self.group_key(alloc));
         let others = group.into_iter().flat_map(|group| group.asks.values().copied());
+        let others = others.filter(|ask| !(self.ask_shim && self.is_refused(*ask, node))).take(RESERVED_OF_GROUP);
         let others: Vec<AllocIx> = others.filter(|ask| *ask != alloc && self.allocs[*ask].reserved.is_none()).collect();
         for alloc in std::iter::once(alloc).chain(others) {
             let own = self.allocs[alloc].reserved == Some(node);
@@ -46,6 +51,17 @@ impl Partition {
             }
         }
         if reserved { Ok(Outcome::Progress) } else { Err(Hold::RequiredNode) }
+    }
+
+    /// An ask that requires its node holds it no more: the next of its group that has not reserved it may.
+    pub(super) fn next_may_reserve(&mut self, alloc: AllocIx) {
+        let (app, key) = (self.allocs[alloc].app, self.group_key(alloc));
+        let group = self.apps[app].groups_by_key.get_key_value(&key);
+        if let Some((key, _)) = group.filter(|(_, group)| group.asks.len() > RESERVED_OF_GROUP) {
+            let key = key.clone();
+            self.unblock_group(app, &key);
+            self.rouse(app);
+        }
     }
 
     /// A node came or grew: applications with asks that require it look again.

@@ -102,6 +102,9 @@ impl Partition {
         self.questions.kept.remove(&alloc);
         let row = &self.allocs[alloc];
         let (app, key, resource) = (row.app, row.spec.key.clone(), row.resource.clone());
+        if row.spec.required_node.is_some() {
+            self.next_may_reserve(alloc);
+        }
         let app_row = &mut self.apps[app];
         app_row.reservations.remove(&alloc);
         if app_row.reservations.is_empty() {

@@ -218,7 +218,9 @@ impl Wanted {
                 });
             }
             Wanted::Nodes(args) => list.rows.retain(|row| {
-                args.state.as_ref().is_none_or(|state| rows::node_state(&row.value).eq_ignore_ascii_case(state))
+                args.state
+                    .as_ref()
+                    .is_none_or(|state| rows::node_states(&row.value).any(|own| own.eq_ignore_ascii_case(state)))
             }),
             Wanted::Rms(args) => list.rows.retain(|row| {
                 let of = |name: &Value| self.is_meant(name, &row.name);

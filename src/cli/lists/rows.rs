@@ -250,20 +250,23 @@ fn queue(value: &Value, rows: &mut Vec<Row>) {
     }
 }
 
-/// See [`node_state`].
+/// See [`node_states`].
 pub const NODE_STATES: [&str; 5] = ["ready", "drained", "reserved", "torpid", "offline"];
 
-/// What is the matter with a node, in a word.
-pub fn node_state(row: &Value) -> &'static str {
+/// What is the matter with a node, a word for each; the first one is shown.
+pub fn node_states(row: &Value) -> impl Iterator<Item = &'static str> {
     let [ready, drained, reserved, torpid, offline] = NODE_STATES;
     let is = |key: &str| row[key].as_bool() == Some(true);
-    match row {
-        _ if is("offline") => offline,
-        row if row["drained"].is_string() => drained,
-        _ if is("torpid") => torpid,
-        _ if is("reserved") => reserved,
-        _ => ready,
-    }
+    let (is_offline, is_drained) = (is("offline"), row["drained"].is_string());
+    let is_ready = !is_offline && !is_drained && !is("torpid") && !is("reserved");
+    let all = [
+        (is_offline, offline),
+        (is_drained, drained),
+        (is("torpid"), torpid),
+        (is("reserved"), reserved),
+        (is_ready, ready),
+    ];
+    all.into_iter().filter_map(|(is, state)| is.then_some(state))
 }
 
 /// The list of nodes, from an answer of the server.
@@ -305,7 +308,7 @@ pub fn nodes(answer: &Value, now: Timestamp) -> List {
             name: text(row, "id").to_owned(),
             cells: vec![
                 Cell::text(text(row, "id")),
-                Cell::text(node_state(row)),
+                Cell::text(node_states(row).next().unwrap_or_default()),
                 Cell::number(number(row, "allocations")),
                 of("memory"),
                 of("vcore"),
@@ -373,6 +376,17 @@ mod tests {
         let list = applications(&json!({}), Timestamp::UNIX_EPOCH);
         let heads: Vec<String> = list.columns.iter().map(|column| column.head.to_lowercase()).collect();
         assert_eq!(heads, crate::http::api::board::applications::columns());
+    }
+
+    #[test]
+    fn a_drained_node_that_is_offline_is_both() {
+        let states = |row: serde_json::Value| node_states(&row).collect::<Vec<_>>();
+        assert_eq!(
+            states(json!({"offline": true, "drained": "by an operator: a fan is loud"})),
+            ["offline", "drained"]
+        );
+        assert_eq!(states(json!({"offline": false, "torpid": true, "reserved": true})), ["torpid", "reserved"]);
+        assert_eq!(states(json!({"drained": null})), ["ready"]);
     }
 
     #[test]

@@ -152,7 +152,8 @@ impl List {
         }
     }
 
-    /// Columns that end at the same place; numbers end, texts begin there.
+    /// Columns that end at the same place; numbers end, texts begin there. A text that is longer than most pushes its own row
+    /// alone.
     pub fn table(&self, wide: bool, header: bool) -> String {
         if self.rows.is_empty() {
             return "There are none.\n".to_owned();
@@ -163,7 +164,8 @@ impl List {
             lines.push(shown.iter().map(|at| self.columns[*at].head.to_owned()).collect());
         }
         lines.extend(self.rows.iter().map(|row| shown.iter().map(|at| row.cells[*at].shown()).collect()));
-        let width = |at: usize| lines.iter().map(|line: &Vec<String>| line[at].chars().count()).max().unwrap_or(0);
+        let width =
+            |at: usize| lines.iter().map(|line: &Vec<String>| line[at].chars().count()).max().unwrap_or(0).min(WIDEST);
         let widths: Vec<usize> = (0..shown.len()).map(width).collect();
         let right = |at: usize| {
             let mut cells = self.rows.iter().map(|row| &row.cells[shown[at]]);
@@ -186,11 +188,24 @@ impl List {
     }
 }
 
+/// Of a column: names of Kubernetes fit.
+const WIDEST: usize = 63;
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_long_name_widens_its_own_row_alone() {
+        let (long, mut list) = ("x".repeat(1_000), list());
+        let short: usize = list.table(false, true).lines().map(str::len).sum();
+        list.rows.push(Row { name: long.clone(), cells: vec![Cell::text(&*long); 4], value: json!({}) });
+        let table = list.table(false, true);
+        let rest: usize = table.lines().filter(|line| !line.contains(&long)).map(str::len).sum();
+        assert!(rest < short + 3 * 4 * (WIDEST + 2), "{table}");
+    }
 
     fn list() -> List {
         let row = |name: &str, asks: f64| Row {

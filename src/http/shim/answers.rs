@@ -12,6 +12,7 @@ use super::{
     requests::{accepted, enter},
 };
 use crate::{
+    domain::names::shorten,
     http::{doors::Doors, problem::Problem},
     messages::rm::{Answer, AnswerBody, Answers},
     si::{
@@ -19,6 +20,9 @@ use crate::{
         intake::{self, Fault},
     },
 };
+
+/// Bytes of a reason that are kept.
+const REASON: usize = 512;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -90,17 +94,18 @@ fn answer(given: Given) -> Answer {
     } else if let Some(json) = given.json {
         AnswerBody::Dump(Ok(json))
     } else {
-        let refused = || match given.message.as_str() {
-            "" => "the shim refused it without a reason",
+        let refused = || match given.message {
+            none if none.is_empty() => "the shim refused it without a reason".to_owned(),
             message => message,
         };
-        AnswerBody::Single { result: if given.success { Ok(()) } else { Err(refused().into()) }, index: given.index }
+        AnswerBody::Single { result: if given.success { Ok(()) } else { verdict(refused()) }, index: given.index }
     };
     Answer { id: given.id, body }
 }
 
-/// An empty error means that it fits.
-pub fn verdict(error: String) -> Result<(), std::sync::Arc<str>> {
+/// An empty error means that it fits. Reasons are remembered for each ask and node, so a long one is cut.
+pub fn verdict(mut error: String) -> Result<(), std::sync::Arc<str>> {
+    shorten(&mut error, REASON);
     if error.is_empty() { Ok(()) } else { Err(error.into()) }
 }
 

@@ -36,6 +36,7 @@ mod reservations_lost;
 mod speed;
 mod squeeze;
 mod stages;
+mod storms;
 mod twin;
 mod usage;
 mod whatif;

@@ -15,6 +15,10 @@ use crate::{
 
 /// At most one event of refusals per ask in this time (EVT-015).
 const EVENT_INTERVAL: Nanos = Nanos::from_secs(15);
+/// Different reasons in such an event.
+const REASONS: usize = 20;
+/// So many answers in a row count for nothing because of what the shim told of meanwhile.
+const VOID: u32 = 3;
 
 impl Partition {
     /// Nobody will answer: nothing is known of the node, and the ask waits as before the question.
@@ -46,12 +50,15 @@ impl Partition {
             for (n, node) in nodes.enumerate() {
                 if let Some(reason) = answer.refused.get(n).or(last) {
                     let changes = open.changes;
-                    self.questions.refusals.note((open.alloc, *node), reason.clone(), (open.clock, changes), cx.now);
+                    self.questions.refusals.note((open.alloc, *node), reason, (open.clock, changes), cx.now);
                 }
             }
+            self.bound_refusals();
         }
         // R5.27: something that it may depend on came or went meanwhile: it is asked again.
-        if answer.result.is_ok() && open.in_turn && open.changes != self.questions.changes {
+        let void = answer.result.is_ok() && open.in_turn && self.is_void(&open);
+        self.questions.void = if void { self.questions.void + 1 } else { 0 };
+        if void {
             // The shorter the answer takes, the less comes in between.
             self.questions.width = self.questions.width.div_ceil(2).max(4);
             self.withdraw(open.alloc, &open.intent, self.others_may_fit(&open), cx);
@@ -59,6 +66,13 @@ impl Partition {
             self.answered(open, refused, answer, cx);
         }
         self.unblock_limits();
+    }
+
+    /// Something constrained came or went since the question. Where the shim tells of such things faster than it answers, no answer
+    /// would ever count: after a few of them those do before which the scheduler itself placed nothing. What the shim told of, it
+    /// knew no later than the scheduler.
+    fn is_void(&self, open: &Open) -> bool {
+        open.changes != self.questions.changes && (open.placed != self.questions.placed || self.questions.void < VOID)
     }
 
     /// The ask waits again as before the question.
@@ -75,7 +89,7 @@ impl Partition {
 
     fn answered(&mut self, open: Open, fits: usize, answer: PredicateAnswer, cx: &mut Cx) {
         let app = self.allocs[open.alloc].app;
-        if open.in_turn && matches!(open.intent, Intent::Place { .. } | Intent::Gang) {
+        if matches!(open.intent, Intent::Place { .. } | Intent::Gang) {
             if answer.result.is_ok() { self.note_turn(app) } else { self.note_turn_in_vain(app) }
         }
         let others_may_fit = self.others_may_fit(&open);
@@ -161,21 +175,23 @@ impl Partition {
             return;
         }
         // What the refusal may depend on changed while the shim was asked: it will be asked again. Or another node may still take it.
-        if self.questions.refusals.of(alloc).next().is_none()
-            || self.find_node(alloc, &self.allocs[alloc].resource).is_some()
-        {
+        if self.refusals(alloc).next().is_none() || self.find_node(alloc, &self.allocs[alloc].resource).is_some() {
             return;
         }
         let mut reasons: std::collections::BTreeMap<Arc<str>, u32> = std::collections::BTreeMap::new();
-        for (_, reason) in self.questions.refusals.of(alloc) {
+        for (_, reason) in self.refusals(alloc) {
             *reasons.entry(reason.clone()).or_default() += 1;
         }
         let row = &mut self.allocs[alloc];
         row.predicate_event = cx.now;
         let key = row.spec.key.clone();
         let mut text = format!("Unschedulable request '{key}': ");
-        for (reason, count) in reasons {
+        let more = reasons.len().saturating_sub(REASONS);
+        for (reason, count) in reasons.into_iter().take(REASONS) {
             text.push_str(&format!("{reason} ({count}x); "));
+        }
+        if more > 0 {
+            text.push_str(&format!("and {more} other reasons"));
         }
         self.message_of(alloc, &text, cx);
     }

@@ -20,13 +20,21 @@ impl Partition {
         let Some(node) = self.node_by_id.get(node_id).copied() else {
             return Err(format!("failed to find node {node_id} for allocation {key}").into());
         };
+        if item.spec.resource.has_negative() {
+            // R4.7: it would make the node larger than it is.
+            return Err("allocation contains negative resources".into());
+        }
         let known = self.foreign.get(key).copied();
         if let Some(old) = known.filter(|old| *old != node) {
             // R2.20: it moved.
             self.drop_foreign(old, key, cx);
         }
+        let mut same = false;
         let created = match self.nodes[node].foreign.get(key) {
-            Some(present) => present.created,
+            Some(present) => {
+                same = present.resource == item.spec.resource && present.spec.tags == item.spec.tags;
+                present.created
+            }
             None => {
                 let node_id = node_id.clone();
                 cx.event_of(EventKind::Node, &node_id, key, Change::Add, Detail::NodeAlloc, &item.spec.resource);
@@ -41,7 +49,9 @@ impl Partition {
         row.occupied.add(&item.spec.resource);
         row.occupied.prune();
         self.foreign.insert(key.clone(), node);
-        self.note_change(&item.spec, node);
+        if !same {
+            self.note_change(&item.spec, node);
+        }
         self.occupied_changed(node, cx);
         Ok(())
     }

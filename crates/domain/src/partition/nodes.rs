@@ -132,6 +132,8 @@ impl Partition {
         let ix = self.nodes.add(node);
         self.room_follows(ix);
         self.node_by_id.insert(id.clone(), ix);
+        // No ask was refused there yet.
+        self.questions.refusals.node_changed(ix);
         self.index.track(&capacity);
         let shared = Arc::new(capacity);
         let text = format!("schedulable: {}", schedulable && !held);

@@ -15,8 +15,12 @@ use crate::{
     types::{AllocIx, AppIx, Nanos, NodeIx, ObjectState, QueueIx},
 };
 
-/// Asks that may wait for an answer at once.
+/// Asks that may wait for an answer at once, of all tenants of the partition.
 const MAX_OPEN: usize = 256;
+/// Nodes that open questions name, more or less: answers are due in seconds, however many a question names.
+const MAX_NAMED: usize = 2_048;
+/// Asks that may wait for an answer about victims, of all leaves and of one. They are to preempt, and leave the rest to what fits.
+const MAX_PREEMPT: (usize, usize) = (32, 8);
 /// Nodes that a question names at first, where the shim answers for several; later as many as the refusals suggest.
 const FIRST_WIDTH: usize = 32;
 /// An allocation's own word on whether it constrains others or is constrained by them.
@@ -61,6 +65,8 @@ pub(super) struct Open {
     pub clock: u64,
     /// [`Questions::room_news`] of then.
     room_news: u64,
+    /// [`Questions::placed`] of then.
+    pub placed: u64,
 }
 
 /// Questions that are open, and refusals that are remembered.
@@ -109,6 +115,12 @@ pub(crate) struct Questions {
     pub(super) rested: Nanos,
     /// Times that room came on a node, or somebody found none: as long as it is the same, nobody waits for what a question holds.
     pub(super) room_news: u64,
+    /// Nodes that open questions name.
+    named: usize,
+    /// Constrained allocations that the scheduler itself placed, or that came or went in another partition.
+    pub(super) placed: u64,
+    /// Answers in a row that counted for nothing.
+    pub(super) void: u32,
 }
 
 impl Questions {
@@ -189,7 +201,18 @@ impl Partition {
 
     /// Room for one more question.
     pub(super) fn may_ask(&self) -> bool {
-        self.questions.open.len() < MAX_OPEN
+        self.questions.open.len() < MAX_OPEN && self.questions.named < MAX_NAMED
+    }
+
+    /// Room for one more question about victims of an ask of this leaf.
+    pub(super) fn may_ask_about_victims(&self, leaf: QueueIx) -> bool {
+        let open = self.questions.open.values().filter(|open| matches!(open.intent, Intent::Preempt { .. }));
+        let (mut all, mut own) = (0, 0);
+        for open in open {
+            all += 1;
+            own += usize::from(self.apps[self.allocs[open.alloc].app].queue == leaf);
+        }
+        self.may_ask() && all < MAX_PREEMPT.0 && own < MAX_PREEMPT.1
     }
 
     /// Room for so many more; a gang that is larger than the bound is asked about while nothing else is.
@@ -395,7 +418,9 @@ impl Partition {
         }));
         let (changes, clock) = (self.questions.changes, self.questions.refusals.clock());
         let room_news = self.questions.room_news;
-        let open = Open { alloc, seq: row.seq, node, more, intent, in_turn, changes, clock, room_news };
+        self.questions.named += 1 + more.len();
+        let placed = self.questions.placed;
+        let open = Open { alloc, seq: row.seq, node, more, intent, in_turn, changes, clock, room_news, placed };
         self.questions.open.insert(id, open);
         self.questions.of.insert(alloc, id);
         if in_turn {
@@ -407,6 +432,8 @@ impl Partition {
         let open = self.questions.open.remove(&id)?;
         self.questions.of.remove(&open.alloc);
         self.questions.in_turn -= usize::from(open.in_turn);
+        // Questions of before did not count.
+        self.questions.named = self.questions.named.saturating_sub(1 + open.more.len());
         Some(open)
     }
 
@@ -576,7 +603,7 @@ impl Partition {
 }
 
 variants!(Intent { 1 Place { effects }, 2 Gang, 3 Swap { placeholder, seq }, 4 Reserve, 5 Preempt { victims, needed } });
-list!(Open { alloc, seq, node, more, intent, in_turn, changes, clock, room_news });
+list!(Open { alloc, seq, node, more, intent, in_turn, changes, clock, room_news, placed });
 map!(Questions {
     1 open,
     2 of,
@@ -600,4 +627,7 @@ map!(Questions {
     20 vain_apps,
     21 rested,
     22 room_news,
+    23 named,
+    24 placed,
+    25 void,
 });

@@ -3,10 +3,10 @@
 //! on, or a long time has passed. Both come at longer and longer intervals; that asks in vain leave turns to others meanwhile
 //! is a matter of `turns`.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use super::Partition;
-use crate::coded::list;
+use crate::coded::{Coded, Error, Reader, Writer, list};
 use crate::types::{AllocIx, Nanos, NodeIx};
 
 /// Between two searches for a constrained ask while constrained allocations come and go; doubles up to 32 s.
@@ -14,6 +14,11 @@ const CHANGED: Nanos = Nanos::from_secs(1);
 /// Between two searches where nothing changed; doubles up to 5 min.
 const UNCHANGED: Nanos = Nanos::from_secs(30);
 const LONGEST: Nanos = Nanos::from_secs(300);
+/// Refusals that are remembered one by one, of all asks together (some 60 bytes each). Beyond, an ask that found no node is
+/// remembered as refused on all of them.
+const MOST: usize = 1_000_000;
+/// Texts that are known to be there already.
+const TEXTS: usize = 1_024;
 
 /// What was refused to one ask.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +31,14 @@ struct Refused {
     last: Nanos,
     /// Searches that ended in vain.
     searches: u32,
+    /// Refused on all nodes at this time of the clock, and why on the last one.
+    everywhere: Option<(u64, Arc<str>)>,
+}
+
+impl Refused {
+    fn is_none(&self) -> bool {
+        self.nodes.is_empty() && self.everywhere.is_none()
+    }
 }
 
 /// Nodes that the shim changes at once.
@@ -37,6 +50,32 @@ pub(super) struct Refusals {
     asks: imbl::OrdMap<AllocIx, Refused>,
     changed: imbl::OrdMap<NodeIx, u64>,
     clock: u64,
+    /// Those of single nodes, of all asks.
+    number: usize,
+    texts: Texts,
+}
+
+/// Shims say the same of most nodes: it is kept once. What is known of texts spares memory, and is no part of what is so.
+#[derive(Clone, Default)]
+struct Texts(imbl::OrdMap<Arc<str>, Arc<str>>);
+
+impl fmt::Debug for Texts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Texts")
+    }
+}
+
+impl Texts {
+    fn shared(&mut self, text: &Arc<str>) -> Arc<str> {
+        if let Some(known) = self.0.get(text) {
+            return known.clone();
+        }
+        if self.0.len() >= TEXTS {
+            self.0.clear();
+        }
+        self.0.insert(text.clone(), text.clone());
+        text.clone()
+    }
 }
 
 impl Refusals {
@@ -52,37 +91,75 @@ impl Refusals {
     }
 
     /// The shim refused what it was asked when the clock, and the constrained changes, were so far.
-    pub fn note(&mut self, (alloc, node): (AllocIx, NodeIx), reason: Arc<str>, when: (u64, u64), now: Nanos) {
+    pub fn note(&mut self, (alloc, node): (AllocIx, NodeIx), reason: &Arc<str>, when: (u64, u64), now: Nanos) {
+        let reason = self.texts.shared(reason);
         let row = self.asks.entry(alloc).or_default();
-        if row.nodes.is_empty() {
+        if row.is_none() {
             row.changes = when.1;
         }
         row.last = now;
-        row.nodes.insert(node, (when.0, reason));
+        self.number += usize::from(row.nodes.insert(node, (when.0, reason)).is_none());
+    }
+
+    /// What is remembered of an ask goes.
+    fn forget(&mut self, alloc: AllocIx) {
+        if let Some(row) = self.asks.remove(&alloc) {
+            self.number -= row.nodes.len();
+        }
     }
 
     fn holds(&self, node: NodeIx, asked: u64) -> bool {
         self.changed.get(&node).is_none_or(|changed| *changed <= asked)
     }
 
-    /// What still holds of an ask.
-    pub fn of(&self, alloc: AllocIx) -> impl Iterator<Item = (NodeIx, &Arc<str>)> {
-        let nodes = self.asks.get(&alloc).into_iter().flat_map(|row| row.nodes.iter());
-        nodes.filter(|(node, (asked, _))| self.holds(**node, *asked)).map(|(node, (_, reason))| (*node, reason))
+    /// What still holds of an ask and a node.
+    fn of(&self, alloc: AllocIx, node: NodeIx) -> Option<&Arc<str>> {
+        let row = self.asks.get(&alloc)?;
+        let (asked, reason) = row.nodes.get(&node).or(row.everywhere.as_ref())?;
+        self.holds(node, *asked).then_some(reason)
+    }
+
+    /// Where there are more of single nodes than so many, those of asks whose search is over are remembered as one, and if these are
+    /// few, those of others, too, until there are a quarter less.
+    fn bound(&mut self, most: usize, is_over: impl Fn(&AllocIx) -> bool) {
+        if self.number <= most {
+            return;
+        }
+        let asks = self.asks.iter().filter(|(_, row)| !row.nodes.is_empty()).map(|(alloc, _)| *alloc);
+        let (over, others): (Vec<AllocIx>, Vec<AllocIx>) = asks.partition(is_over);
+        for alloc in over.into_iter().chain(others) {
+            if self.number <= most / 4 * 3 {
+                break;
+            }
+            if let Some(row) = self.asks.get_mut(&alloc) {
+                let nodes = std::mem::take(&mut row.nodes);
+                self.number -= nodes.len();
+                row.everywhere = nodes.get_max().map(|(_, (_, reason))| (self.clock, reason.clone()));
+            }
+        }
     }
 }
 
 impl Partition {
     /// Refused by the shim, and not yet to be asked again.
     pub(super) fn is_refused(&self, alloc: AllocIx, node: NodeIx) -> bool {
-        let refusals = &self.questions.refusals;
-        let refused = refusals.asks.get(&alloc).and_then(|row| row.nodes.get(&node));
-        refused.is_some_and(|(asked, _)| refusals.holds(node, *asked))
+        self.questions.refusals.of(alloc, node).is_some()
     }
 
     /// The nodes that the shim refused for an ask, and what it said.
     pub(super) fn refusals(&self, alloc: AllocIx) -> impl Iterator<Item = (NodeIx, &Arc<str>)> {
-        self.questions.refusals.of(alloc).filter(|_| self.ask_shim)
+        let refusals = &self.questions.refusals;
+        let row = refusals.asks.get(&alloc).filter(|_| self.ask_shim);
+        let all = row.filter(|row| row.everywhere.is_some()).into_iter().flat_map(|_| self.nodes.keys());
+        let single = row.filter(|row| row.everywhere.is_none()).into_iter().flat_map(|row| row.nodes.keys().copied());
+        all.chain(single).filter_map(move |node| Some((node, refusals.of(alloc, node)?)))
+    }
+
+    /// No more is remembered than there is room for. What is remembered as one ends as the rest does: on a node with its next change,
+    /// on all as the search begins anew.
+    pub(super) fn bound_refusals(&mut self) {
+        let (shapes, allocs) = (&self.shapes, &self.allocs);
+        self.questions.refusals.bound(MOST, |alloc| shapes.is_nowhere(allocs[*alloc].shape));
     }
 
     pub(super) fn has_refusals(&self) -> bool {
@@ -90,7 +167,7 @@ impl Partition {
     }
 
     pub(super) fn forget_refusals(&mut self, alloc: AllocIx) {
-        self.questions.refusals.asks.remove(&alloc);
+        self.questions.refusals.forget(alloc);
     }
 
     /// The shim changed a node: what it refused there holds no more. Of all that it changes at once the asks are looked through
@@ -117,11 +194,16 @@ impl Partition {
         let asks: Vec<AllocIx> = self.questions.refusals.asks.keys().copied().collect();
         let mut again = Vec::new();
         for ask in asks {
-            let nodes = self.questions.refusals.asks.get(&ask).map(there).unwrap_or_default();
+            let refusals = &mut self.questions.refusals;
+            let Some(row) = refusals.asks.get(&ask) else { continue };
+            let (nodes, everywhere) = (there(row), row.everywhere.is_some());
             if !nodes.is_empty()
-                && let Some(row) = self.questions.refusals.asks.get_mut(&ask)
+                && let Some(row) = refusals.asks.get_mut(&ask)
             {
                 nodes.iter().for_each(|node| drop(row.nodes.remove(node)));
+                refusals.number -= nodes.len();
+            }
+            if everywhere || !nodes.is_empty() {
                 again.push(ask);
             }
         }
@@ -137,13 +219,15 @@ impl Partition {
             let wait = Nanos(first.0 << row.searches.min(most)).min(LONGEST);
             // Others that have not been asked about since are first.
             let wait = if constrained && row.last > self.questions.rested { LONGEST } else { wait };
-            !row.nodes.is_empty() && !self.is_in_question(alloc) && now.minus(row.last) >= wait
+            !row.is_none() && !self.is_in_question(alloc) && now.minus(row.last) >= wait
         };
         let asks = self.questions.refusals.asks.iter();
         let due: Vec<AllocIx> = asks.filter(|(ask, row)| due(**ask, row)).map(|(ask, _)| *ask).collect();
         for alloc in &due {
-            if let Some(row) = self.questions.refusals.asks.get_mut(alloc) {
-                row.nodes.clear();
+            let refusals = &mut self.questions.refusals;
+            if let Some(row) = refusals.asks.get_mut(alloc) {
+                refusals.number -= std::mem::take(&mut row.nodes).len();
+                row.everywhere = None;
                 row.searches += 1;
             }
         }
@@ -165,5 +249,61 @@ impl Partition {
     }
 }
 
-list!(Refused { nodes, changes, last, searches });
-list!(Refusals { asks, changed, clock });
+list!(Refused { nodes, changes, last, searches, everywhere });
+
+/// The rest follows from it; texts that are the same are one again.
+impl Coded for Refusals {
+    fn write(&self, to: &mut Writer) {
+        let Refusals { asks, changed, clock, number: _, texts: _ } = self;
+        to.array(3);
+        asks.write(to);
+        changed.write(to);
+        clock.write(to);
+    }
+
+    fn read(from: &mut Reader) -> Result<Self, Error> {
+        let (asks, changed, clock): (imbl::OrdMap<AllocIx, Refused>, _, _) = Coded::read(from)?;
+        let mut read = Refusals { changed, clock, ..Refusals::default() };
+        for (ask, mut row) in asks {
+            read.number += row.nodes.len();
+            let nodes = row.nodes.iter();
+            row.nodes = nodes.map(|(node, (asked, why))| (*node, (*asked, read.texts.shared(why)))).collect();
+            read.asks.insert(ask, row);
+        }
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resources::Types;
+
+    #[test]
+    fn of_many_those_whose_search_is_over_are_remembered_as_one() {
+        let mut refusals = Refusals::default();
+        for (alloc, node) in (0..10).flat_map(|alloc| (0..10).map(move |node| (AllocIx(alloc), node))) {
+            let reason = if node == 9 { "the last".into() } else { Arc::from(format!("taint {}", node % 2)) };
+            refusals.note((alloc, NodeIx(node)), &reason, (refusals.clock(), 0), Nanos(1));
+        }
+        refusals.bound(100, |_| true);
+        assert!(refusals.asks.values().all(|row| row.nodes.len() == 10), "there is room for so many");
+        refusals.bound(80, |alloc| alloc.0 >= 7);
+        let sizes: Vec<usize> = refusals.asks.values().map(|row| row.nodes.len()).collect();
+        assert_eq!((sizes, refusals.number), (vec![0, 10, 10, 10, 10, 10, 10, 0, 0, 0], 60));
+        // What shims say of many nodes is kept once.
+        assert!(Arc::ptr_eq(refusals.of(AllocIx(1), NodeIx(2)).unwrap(), refusals.of(AllocIx(6), NodeIx(4)).unwrap()));
+        assert_eq!(refusals.of(AllocIx(7), NodeIx(0)).map(|reason| &**reason), Some("the last"));
+        refusals.node_changed(NodeIx(0));
+        let refused = |alloc| (0..10).filter(|node| refusals.of(AllocIx(alloc), NodeIx(*node)).is_some()).count();
+        assert_eq!((refused(1), refused(7)), (9, 9));
+
+        let mut to = Writer::large();
+        refusals.write(&mut to);
+        let read = Refusals::read(&mut Reader::new(&to.into_bytes(), &Types::default())).unwrap();
+        assert_eq!(format!("{read:?}"), format!("{refusals:?}"));
+        refusals.forget(AllocIx(1));
+        refusals.forget(AllocIx(7));
+        assert_eq!(refusals.number, 50);
+    }
+}

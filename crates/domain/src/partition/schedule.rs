@@ -12,6 +12,9 @@ use crate::{
     types::{AllocIx, AppIx, AppState, Nanos, NodeIx, ObjectState, QueueIx},
 };
 
+/// Entries in the log of an ask.
+const LOGGED: usize = 64;
+
 /// What one step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -562,7 +565,14 @@ impl Partition {
                 entry.last = now;
                 entry.count = entry.count.saturating_add(1);
             }
-            None => log.push(LogEntry { message: message.into(), last: now, count: 1 }),
+            None => {
+                if log.len() >= LOGGED {
+                    // Shims may say something else each time.
+                    let oldest = log.iter().enumerate().min_by_key(|(_, entry)| entry.last).map(|(at, _)| at);
+                    oldest.map(|at| log.remove(at));
+                }
+                log.push(LogEntry { message: message.into(), last: now, count: 1 });
+            }
         }
     }
 }

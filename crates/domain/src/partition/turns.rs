@@ -79,6 +79,10 @@ impl Partition {
 
     /// No other queue wants a turn: those that gave way have the next. False where none did.
     pub(super) fn begin_next_round(&mut self) -> bool {
+        if self.ask_shim && !self.may_ask() {
+            // Nobody could have one.
+            return false;
+        }
         let queues = std::mem::take(&mut self.questions.vain_queues).in_vain;
         self.give_turns_to_queues(&queues);
         !queues.is_empty()
@@ -147,6 +151,7 @@ impl Partition {
             self.questions.turn = if shared { Place::Without } else { Place::Alone };
             // What is being asked about now was not asked about in a turn.
             self.questions.changes += 1;
+            self.questions.placed += 1;
             self.questions.told = self.questions.changes;
         }
     }
@@ -161,9 +166,11 @@ impl Partition {
             Turn::Nobodys => {
                 self.questions.turn = Place::Without;
                 self.questions.changes += 1;
+                self.questions.placed += 1;
             }
             Turn::Elsewhere => {
                 self.questions.changes += 1;
+                self.questions.placed += 1;
                 self.questions.told += 1;
             }
             Turn::Seen(number) => cx.fx.push(Effect::Turn(TurnEffect::Seen(number))),

@@ -144,7 +144,10 @@ impl Partition {
             self.search.tried.insert(app);
             match self.try_preempt(*alloc, hold, cx) {
                 Tried::Done => made += 1,
-                Tried::Asked => asked = true,
+                Tried::Asked { visits } => {
+                    self.search.visits += visits;
+                    asked = true;
+                }
                 Tried::Failed { visits } => {
                     self.search.visits += visits;
                     self.queues[queue].attempts.1 += 1;
@@ -180,7 +183,10 @@ impl Partition {
         let waits_in_leaf = used_up || (!is_first && first.next().is_some());
         let leaf_waits = search.visits >= VISITS || !(search.first.is_empty() || search.first.contains(&leaf));
         if !waits_in_leaf && !leaf_waits {
-            return (self.ask_shim && !self.may_ask()).then(|| now.plus(CYCLE));
+            // With the next answer there may be room.
+            let full = self.ask_shim && !self.may_ask_about_victims(leaf);
+            self.limited |= full;
+            return full.then_some(now);
         }
         // Its turn in the leaf lasts until the leaf has its own.
         if (waits_in_leaf || is_first) && !search.tried.contains(&app) {

@@ -58,6 +58,12 @@ impl Acl {
         }
     }
 
+    /// What follows a list of users that ends with a comma: whoever wrote `a, b` most likely meant two users.
+    pub fn groups_after_a_comma(text: &str) -> Option<&str> {
+        let (users, groups) = lists(text)?;
+        (users.ends_with(',') && !groups.is_empty()).then_some(groups)
+    }
+
     /// The list that allows everybody.
     pub fn everyone() -> Acl {
         Acl { everyone: true, ..Acl::default() }
@@ -118,6 +124,8 @@ mod tests {
         assert_eq!(acl.groups, names(&["dotted.group", "system:authenticated"]));
         assert_eq!(Acl::dropped("#user1,user2 g!,h"), ["#user1", "g!"]);
         assert_eq!(Acl::dropped("a,* g"), ["*"]);
+        assert_eq!(Acl::groups_after_a_comma("a, b,c"), Some("b,c"));
+        assert!(["a,b c", "a,", "a, ", " b", "*"].iter().all(|text| Acl::groups_after_a_comma(text).is_none()));
         assert!(Acl::dropped("*").is_empty() && Acl::dropped(" dev").is_empty());
     }
 

@@ -148,6 +148,10 @@ fn acl(text: &Text, path: &str, warnings: &mut Faults) -> Acl {
         let message = format!("access list names `{name}`, which nobody can be called: it grants nothing");
         warnings.add(text.at, "ACL-005", message, format!("queue {path}"));
     }
+    if let Some(groups) = Acl::groups_after_a_comma(&text.value) {
+        let message = format!("access list has a space after a comma: `{groups}` are groups, not users");
+        warnings.add(text.at, "ACL-004", message, format!("queue {path}"));
+    }
     // Checked before; nobody is the safe answer.
     Acl::parse(&text.value).unwrap_or_default()
 }

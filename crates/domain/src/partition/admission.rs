@@ -13,7 +13,7 @@ use crate::{
     app::App,
     command::AddApplication,
     event::{Change, Detail, EventKind},
-    placement::{self, Placement, QueueLookup, QueueStatus, Submission, reason},
+    placement::{self, Placement, QueueLookup, QueueStatus, Submission, reason, tag},
     queue::RECOVERY_QUEUE,
     resources::{MAX_TYPES, Resource, ResourceType, Shown, min_limit},
     settings::unsigned,
@@ -179,12 +179,6 @@ impl Partition {
 }
 
 /// The value of a tag, its key compared without case (R3.34).
-fn tag<'a>(tags: &'a Texts, key: &str) -> Option<&'a str> {
-    tags.get(key)
-        .or_else(|| tags.iter().find(|(k, _)| k.eq_ignore_ascii_case(key)).map(|(_, value)| value))
-        .map(String::as_str)
-}
-
 /// Reads the JSON form of a quota tag: `{"resources":{"memory":{"value":7}}}`, values as numbers or texts. As shims are used
 /// to, keys are compared without case and what is not known is passed over (QUE-045).
 fn quota_of_json(text: &str) -> Option<Resource> {

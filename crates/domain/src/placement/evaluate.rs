@@ -227,8 +227,10 @@ fn accept(path: &str, app: &Submission<'_>, queues: &dyn QueueLookup) -> Accepte
 /// Name of the recovery queue, which no ordinary dynamic queue may have at any level (PLC-044).
 const RECOVERY_NAME: &str = "@recovery@";
 
-fn tag<'a>(tags: &'a Texts, name: &str) -> Option<&'a str> {
-    tags.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+/// A tag of an application by its name; where none has it as it is written, by one that differs in case.
+pub(crate) fn tag<'a>(tags: &'a Texts, name: &str) -> Option<&'a str> {
+    let in_any_case = || tags.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value);
+    tags.get(name).or_else(in_any_case).map(String::as_str)
 }
 
 #[cfg(test)]

@@ -266,7 +266,7 @@ fn usage_above_the_max_that_stays_is_told_once() {
     assert_eq!(
         told,
         ["Quota Preemption ends with usage above the max: map[memory:10] stays, since every allocation uses more, is \
-          guaranteed, or requires its node"]
+          guaranteed, requires its node, or is of a queue whose guarantee names other types alone"]
     );
 }
 

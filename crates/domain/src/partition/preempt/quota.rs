@@ -81,7 +81,7 @@ impl Partition {
         }
         let text = format!(
             "Quota Preemption ends with usage above the max: {over} stays, since every allocation uses more, is guaranteed, \
-             or requires its node"
+             requires its node, or is of a queue whose guarantee names other types alone"
         );
         let (path, max) = (row.path.clone(), row.max.clone().map(Arc::new));
         cx.message(EventKind::Queue, &path, &"".into(), (Change::Set, Detail::QueuePreemption), &text, max);

@@ -134,6 +134,9 @@ fn tag_rule() {
     let tree = open(&[("root.a", LEAF)]);
     let run = |value| run_as(&rules, "", "alice", &[("namespace", value)], &tree);
     assert_eq!(run("team.a"), create("root.team_dot_a", "root"));
+    // Of several the one that is written as the rule has it.
+    let several = &[("NAMESPACE", "upper"), ("namespace", "own")];
+    assert_eq!(run_as(&[creating(rule("tag", "namespace"))], "", "alice", several, &tree), create("root.own", "root"));
     assert_eq!(run("root.a"), existing("root.a"));
     assert_eq!(run(""), rejected(NO_MATCH));
     assert_eq!(placed(&rules, "root.a", &tree), rejected(NO_MATCH));

@@ -282,3 +282,32 @@ fn what_comes_and_goes_while_nothing_can_be_placed_leaves_nothing_behind() {
     let (groups, apps) = (partition.apps[app].blocked_groups.len(), partition.queues[queue].blocked_apps.len());
     assert!(groups <= 1 && apps <= 1 && root.blocked_children.len() <= 2, "{groups} {apps} {root:?}");
 }
+
+#[test]
+fn a_part_of_a_gang_that_others_left_no_room_for_holds_no_node() {
+    // SEEDS S11, R5.38: what waits for room for all of its gang reserves nothing, also where the room went later.
+    let yaml = "partitions:\n  - name: default\n    queues:\n      - name: root\n        submitacl: \"*\"\n        queues:\n          - name: a\n            resources: {max: {memory: 32}}\n          - name: b\n";
+    let mut env = Env::calm(yaml);
+    for (node, size) in [("n0", 23), ("n2", 46)] {
+        env.node(node, size);
+    }
+    env.app("other", "root.b");
+    env.ask(vec![Ask::new("other", "k1", 14).on("n0"), Ask::new("other", "k2", 23).on("n2")]);
+    env.gang("gang", "root.a", 24, "Soft");
+    env.ask(vec![Ask::new("gang", "p0", 24).placeholder("tg")]);
+    env.pass(5);
+    assert_eq!(env.partition.reservations, 1);
+    env.app("small", "root.b");
+    env.ask(vec![Ask::new("small", "s1", 2)]);
+    env.ask(vec![Ask::new("small", "s2", 2)]);
+    assert_eq!(env.partition.reservations, 1, "it holds what it needs");
+    // Nine of 32 are used, and 24 do not fit any more.
+    env.app("late", "root.a");
+    env.ask(vec![Ask::new("late", "l1", 5)]);
+    assert_eq!(env.partition.reservations, 1);
+    env.ask(vec![Ask::new("late", "l2", 4).on("n2")]);
+    assert_eq!(env.partition.reservations, 0);
+    env.heard();
+    env.ask(vec![Ask::new("small", "s3", 3)]);
+    assert_eq!(env.heard(), ["new s3 on n2"]);
+}

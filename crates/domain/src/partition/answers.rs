@@ -92,7 +92,7 @@ impl Partition {
         if matches!(open.intent, Intent::Place { .. } | Intent::Gang) {
             if answer.result.is_ok() { self.note_turn(app) } else { self.note_turn_in_vain(app) }
         }
-        let others_may_fit = self.others_may_fit(&open);
+        let (others_may_fit, visits) = (self.others_may_fit(&open), open.visits);
         match (answer.result, open.intent) {
             (Ok(()), intent @ Intent::Place { .. }) if fits == 0 && !self.still_fits(open.alloc) => {
                 self.withdraw(open.alloc, &intent, others_may_fit, cx);
@@ -131,6 +131,7 @@ impl Partition {
             }
             (Err(_), Intent::Preempt { .. }) => {
                 self.questions.refused_victims.insert((open.alloc, open.node));
+                self.searched_in_vain(visits);
                 self.try_next_node(open.alloc, cx.now);
                 self.count_awaiting_shim(open.alloc, false, false);
                 self.pending_again(open.alloc);

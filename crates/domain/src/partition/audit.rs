@@ -116,6 +116,14 @@ impl Partition {
         }
         report.check(|| "partition".into(), "total", &self.total, &total);
         report.count(|| "partition".into(), "number of reservations", self.reservations, reservations);
+        let reserved = self.nodes.values().flat_map(|node| &node.reservations);
+        let parts = reserved.filter(|ask| self.allocs[**ask].is_placeholder()).count() as u64;
+        report.count(
+            || "partition".into(),
+            "placeholders that reserve",
+            self.reserved_placeholders.len() as u64,
+            parts,
+        );
         for node in used.keys() {
             report.0.push(Finding { object: format!("node row {}", node.0), text: "gone, but charged".into() });
         }

@@ -155,6 +155,8 @@ pub struct Partition {
     epoch: u64,
     /// Something was held back by a limit in this epoch, so that a release has to move it on.
     limited: bool,
+    /// Something was charged since reservations were last looked at that it may have made vain.
+    charged: bool,
     /// Blocked asks that less headroom may reach.
     squeeze: squeeze::Squeeze,
     /// A gang that is placed all at once did not fit in this epoch: a node with more room has to move it on.
@@ -167,6 +169,8 @@ pub struct Partition {
     elsewhere: in_order::InOrder,
     /// Applications that hold reservations.
     reserved_apps: imbl::OrdSet<AppIx>,
+    /// Placeholders that hold a reservation.
+    reserved_placeholders: imbl::OrdSet<AllocIx>,
     /// Epoch in which all reserved asks were listed in `ripe`.
     reserved_epoch: u64,
     /// Groups of asks that wait for nodes, and long enough to reserve one.
@@ -358,12 +362,14 @@ impl Partition {
             inspection: inspect::Inspection::beginning(now),
             epoch: 1,
             limited: false,
+            charged: false,
             squeeze: squeeze::Squeeze::default(),
             gang_waits: false,
             gangs: imbl::OrdSet::new(),
             swappable: imbl::OrdSet::new(),
             elsewhere: in_order::InOrder::default(),
             reserved_apps: imbl::OrdSet::new(),
+            reserved_placeholders: imbl::OrdSet::new(),
             reserved_epoch: 0,
             wanting: reserve_choice::Wanting::default(),
             searched: None,

@@ -67,6 +67,8 @@ pub(super) struct Open {
     room_news: u64,
     /// [`Questions::placed`] of then.
     pub placed: u64,
+    /// What the search that led to it looked at.
+    pub visits: u64,
 }
 
 /// Questions that are open, and refusals that are remembered.
@@ -370,6 +372,14 @@ impl Partition {
         self.question(alloc, (node, Vec::new()), intent, kind, cx);
     }
 
+    /// What the search looked at that led to the question about an ask: it was in vain where the shim refuses.
+    pub(super) fn note_visits(&mut self, alloc: AllocIx, visits: u64) {
+        let questions = &mut self.questions;
+        if let Some(open) = questions.of.get(&alloc).and_then(|id| questions.open.get_mut(id)) {
+            open.visits = visits;
+        }
+    }
+
     /// Nodes that an open question about victims is about.
     pub(super) fn nodes_in_question(&self) -> std::collections::BTreeSet<NodeIx> {
         let open = self.questions.open.values();
@@ -420,7 +430,8 @@ impl Partition {
         let room_news = self.questions.room_news;
         self.questions.named += 1 + more.len();
         let placed = self.questions.placed;
-        let open = Open { alloc, seq: row.seq, node, more, intent, in_turn, changes, clock, room_news, placed };
+        let open =
+            Open { alloc, seq: row.seq, node, more, intent, in_turn, changes, clock, room_news, placed, visits: 0 };
         self.questions.open.insert(id, open);
         self.questions.of.insert(alloc, id);
         if in_turn {
@@ -603,7 +614,7 @@ impl Partition {
 }
 
 variants!(Intent { 1 Place { effects }, 2 Gang, 3 Swap { placeholder, seq }, 4 Reserve, 5 Preempt { victims, needed } });
-list!(Open { alloc, seq, node, more, intent, in_turn, changes, clock, room_news, placed });
+list!(Open { alloc, seq, node, more, intent, in_turn, changes, clock, room_news, placed, visits });
 map!(Questions {
     1 open,
     2 of,

@@ -14,7 +14,7 @@ const CHANGED: Nanos = Nanos::from_secs(1);
 /// Between two searches where nothing changed; doubles up to 5 min.
 const UNCHANGED: Nanos = Nanos::from_secs(30);
 const LONGEST: Nanos = Nanos::from_secs(300);
-/// Refusals that are remembered one by one, of all asks together (some 60 bytes each). Beyond, an ask that found no node is
+/// Refusals that are remembered one by one, of all asks together (some 150 bytes each). Beyond, an ask that found no node is
 /// remembered as refused on all of them.
 const MOST: usize = 1_000_000;
 /// Texts that are known to be there already.

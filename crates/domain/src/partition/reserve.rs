@@ -32,6 +32,9 @@ impl Partition {
         self.apps[app].reservations.insert(alloc);
         self.reserved_apps.insert(app);
         self.reservations += 1;
+        if self.allocs[alloc].is_placeholder() {
+            self.reserved_placeholders.insert(alloc);
+        }
         // R5.23: an accepted application that holds a reservation counts as allocating.
         if self.apps[app].state == AppState::Accepted {
             self.enter_allocating(app);
@@ -100,6 +103,7 @@ impl Partition {
         self.not_ripe(alloc);
         self.held_back.remove(&alloc);
         self.questions.kept.remove(&alloc);
+        self.reserved_placeholders.remove(&alloc);
         let row = &self.allocs[alloc];
         let (app, key, resource) = (row.app, row.spec.key.clone(), row.resource.clone());
         if row.spec.required_node.is_some() {
@@ -157,10 +161,10 @@ impl Partition {
             // SEEDS S10, S11, R6.7: what waits for its gang, or for a placeholder, keeps no node from the placeholders that it
             // waits for; and a gang that is placed all at once holds none for a part of it.
             // One that has preempted for all of its gang waits for the room of just that.
-            let key = self.group_key(alloc);
-            let for_gang = self.gang_claim(alloc).is_some() && self.may_reserve(app, &key);
-            let for_gang = for_gang || self.questions.kept.contains(&alloc);
-            if self.allocs[alloc].phase == Phase::Pending && !for_gang && self.reserves_nothing(app, &key) {
+            if self.allocs[alloc].phase == Phase::Pending
+                && !self.is_for_gang(alloc)
+                && self.reserves_nothing(app, &self.group_key(alloc))
+            {
                 self.let_go(alloc, cx);
                 continue;
             }
@@ -298,14 +302,21 @@ impl Partition {
         level.is_some_and(|level| level != Reason::Queue(self.root)) && !self.waits_for_victims(alloc)
     }
 
-    /// What was placed, or is configured, may have used up the limit of asks that require their node: they let go of it. True where
-    /// some did.
+    /// It has preempted for all of its gang, or its place is kept for it.
+    fn is_for_gang(&self, alloc: AllocIx) -> bool {
+        let (app, key) = (self.allocs[alloc].app, self.group_key(alloc));
+        self.gang_claim(alloc).is_some() && self.may_reserve(app, &key) || self.questions.kept.contains(&alloc)
+    }
+
+    /// What was placed, or is configured, may have used up the limit of asks that require their node, or the room for all of a gang
+    /// that has not begun (SEEDS S11): they let go of it. True where some did.
     pub(super) fn end_reservations_in_vain(&mut self, cx: &mut Cx) -> bool {
-        if self.required_asks.is_empty() {
-            return false;
-        }
-        let mut held = Vec::new();
-        for app in &self.reserved_apps {
+        let in_vain = |alloc: &AllocIx| {
+            let row = &self.allocs[*alloc];
+            row.phase == Phase::Pending && self.gang_level(row.app).is_some() && !self.is_for_gang(*alloc)
+        };
+        let mut held: Vec<AllocIx> = self.reserved_placeholders.iter().copied().filter(in_vain).collect();
+        for app in self.reserved_apps.iter().filter(|_| !self.required_asks.is_empty()) {
             // Those of one size have the same limits, but for what was preempted for one.
             let mut sizes = BTreeMap::new();
             for alloc in &self.apps[*app].reservations {

@@ -133,6 +133,8 @@ map!(Partition {
     66 ended,
     67 elsewhere,
     68 searched,
+    69 reserved_placeholders as Skip,
+    70 charged,
 });
 
 /// The table of asks and allocations. Of free rows stays what tells them from those that come next.
@@ -238,6 +240,8 @@ impl Partition {
         partition.count_all_in_question();
         partition.sort_wanting();
         partition.put_in_order();
+        let reserved = partition.nodes.values().flat_map(|node| &node.reservations).copied();
+        partition.reserved_placeholders = reserved.filter(|ask| partition.allocs[*ask].is_placeholder()).collect();
         partition.ugm.limit_again(limits_of(&conf).iter().map(|(path, entries)| (path, *entries)));
         partition.promise_users();
         Ok(partition)

@@ -35,20 +35,22 @@ impl Partition {
     /// their number.
     pub fn schedule(&mut self, max: usize, now: Nanos, effects: &mut Vec<Effect>) -> usize {
         let cx = &mut Cx { now, fx: effects, partition: self.internal.clone() };
-        let (mut made, mut waits, mut charged) = (0, false, false);
+        let (mut made, mut waits) = (0, false);
         self.end_turn(cx);
         while made < max {
             self.settle();
             let outcome = self.step(cx);
-            charged |= matches!(outcome, Outcome::Placed | Outcome::Progress);
             match outcome {
                 Outcome::Placed => made += 1,
                 Outcome::Preempted(asks) => made += asks,
                 Outcome::Progress => {}
                 Outcome::Nothing if self.begin_next_round() || self.reserve_for_wanting(cx) => {}
-                Outcome::Nothing if std::mem::take(&mut charged) && self.end_reservations_in_vain(cx) => {}
+                Outcome::Nothing if std::mem::take(&mut self.charged) && self.end_reservations_in_vain(cx) => {}
                 Outcome::Nothing => {
-                    self.questions.rested = now;
+                    // While no more may be asked, somebody may wait for that.
+                    if self.may_ask() {
+                        self.questions.rested = now;
+                    }
                     break;
                 }
                 Outcome::Waits => {

@@ -79,7 +79,7 @@ impl Partition {
 
     /// No other queue wants a turn: those that gave way have the next. False where none did.
     pub(super) fn begin_next_round(&mut self) -> bool {
-        if self.ask_shim && !self.may_ask() {
+        if !self.may_ask() {
             // Nobody could have one.
             return false;
         }

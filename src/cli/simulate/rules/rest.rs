@@ -32,6 +32,10 @@ impl Shadow {
                 }
             }
         }
+        // What is promised to asks that have preempted is theirs while their victims go, also where a limit holds them meanwhile.
+        if !partition.queues[partition.root].claimed.is_zero() {
+            return;
+        }
         // Whoever looks at everything anew finds nothing either.
         let (mut again, effects) = (partition.clone(), &mut Vec::new());
         // Who may not preempt again before some seconds have passed does not by a new configuration, either: what that frees

@@ -186,6 +186,7 @@ impl Partition {
     /// Enters a placement in its books.
     pub(super) fn charge(&mut self, placement: &Placement, cx: &mut Cx) {
         self.note_placement(placement);
+        self.charged = true;
         if placement.books.node
             && let Some(node) = placement.node
         {

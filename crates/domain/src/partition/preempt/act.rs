@@ -20,11 +20,8 @@ use crate::{
 pub(super) enum Tried {
     /// Victims were told to go.
     Done,
-    /// The shim is asked first. One that refuses what is asked again and again costs as much as searches that fail.
-    Asked {
-        /// As below.
-        visits: u64,
-    },
+    /// The shim is asked first.
+    Asked,
     /// Nothing can be done for this ask now.
     Failed {
         /// Nodes and allocations that were looked at.
@@ -60,7 +57,8 @@ impl Partition {
         match found {
             Found::Plan(plan, ..) if self.ask_shim => {
                 self.ask_about_victims(alloc, plan, cx);
-                Tried::Asked { visits }
+                self.note_visits(alloc, visits);
+                Tried::Asked
             }
             Found::Plan(plan, ..) => {
                 let victims = plan.victims.into_iter().chain(plan.further).collect();

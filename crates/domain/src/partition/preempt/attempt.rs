@@ -144,10 +144,7 @@ impl Partition {
             self.search.tried.insert(app);
             match self.try_preempt(*alloc, hold, cx) {
                 Tried::Done => made += 1,
-                Tried::Asked { visits } => {
-                    self.search.visits += visits;
-                    asked = true;
-                }
+                Tried::Asked => asked = true,
                 Tried::Failed { visits } => {
                     self.search.visits += visits;
                     self.queues[queue].attempts.1 += 1;
@@ -167,6 +164,11 @@ impl Partition {
             0 => None,
             made => Some(Outcome::Preempted(made)),
         }
+    }
+
+    /// The shim refused what a search found that looked at so much.
+    pub(in super::super) fn searched_in_vain(&mut self, visits: u64) {
+        self.search.visits += visits;
     }
 
     /// The ask may try again at once: its attempt is not over (R7.21).

@@ -22,7 +22,7 @@ use crate::{
 const LOOK_FURTHER: usize = 100;
 
 /// What the choice among a node's victims costs, against a look at one of them.
-const WEIGHT: u64 = 8;
+const WEIGHT: u64 = 40;
 
 /// Steps in which one attempt may search for the least harm.
 const STEPS: u32 = 5_000;

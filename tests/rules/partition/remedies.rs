@@ -12,7 +12,7 @@ use callboard::{
     config::{self, LoadedConfig},
     domain::{
         Partition,
-        command::{AddApplication, Command},
+        command::{AddApplication, Command, NodeAction},
         conf::QueueConf,
         edit::Edit,
         partition::{
@@ -361,6 +361,49 @@ fn the_look_for_what_could_leave_ends_when_it_has_to() {
     });
     assert!(advice.complete);
     assert_eq!(freed, Some(("n1", 900)));
+}
+
+/// What is suggested for the first ask of an application that waits.
+fn suggested(env: &Env, app: &str) -> Vec<Change> {
+    let text = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}, {name: b}]}]}]";
+    let config = config::load(text).expect("valid");
+    let app = env.partition.app_by_id[app];
+    let waiting = Explainer::new(&env.partition).application(app, env.now).remove(0);
+    let advice = advise(&config, &env.partition, app, &waiting, env.now);
+    advice.remedies.into_iter().map(|remedy| remedy.change).collect()
+}
+
+#[test]
+fn nodes_for_those_who_stand_before_it_are_counted() {
+    let mut env = Env::calm(super::env::QUEUES).alone();
+    env.apply(Command::Reservations(false));
+    env.node("n1", 8);
+    env.app("first", "root.a");
+    env.ask((0..8).map(|n| Ask::new("first", &format!("f{n}"), 8)).collect());
+    env.app("second", "root.a");
+    env.ask(vec![Ask::new("second", "k", 8)]);
+    let nodes = suggested(&env, "second").into_iter().find_map(|change| match change {
+        Change::Nodes { count, .. } => Some(count),
+        _ => None,
+    });
+    assert_eq!(nodes, Some(8), "seven wait before it");
+}
+
+#[test]
+fn what_an_operator_can_give_back_comes_before_what_only_the_manager_can() {
+    let mut env = Env::calm(super::env::QUEUES).alone();
+    env.node("full", 1);
+    env.node("large", 100);
+    env.node("ours", 20);
+    env.node_action("large", NodeAction::Drain, None);
+    env.apply(Command::OperatorDrain { nodes: vec!["ours".into()], drained: true });
+    env.app("app", "root.a");
+    env.ask(vec![Ask::new("app", "k", 10)]);
+    let undrained = suggested(&env, "app").into_iter().find_map(|change| match change {
+        Change::Undrain { operator, manager, others } => Some((operator, manager, others)),
+        _ => None,
+    });
+    assert_eq!(undrained, Some((vec!["ours".into()], Vec::new(), 1)));
 }
 
 #[test]

@@ -80,6 +80,7 @@ fn what_is_not_known_is_not_said() {
     env.ask(vec![Ask::new("two", "k", 10)]);
     let found = when(&env, &lasted(&env), "two");
     assert_eq!((found.unknown, found.p50, found.running, found.known), (Some(Unknown::TooLittle), None, 1, 0));
+    assert_eq!(found.runs, 1, "where nothing is known, all are alike");
     let mut env = practised();
     env.app("one", "root.a");
     env.ask(vec![Ask::new("one", "k", 10)]);

@@ -13,7 +13,7 @@ use crate::{
     app::{AskGroup, GroupKey},
     effect::{Callback, ContainerState},
     resources::{Resource, min_limit},
-    types::{AllocIx, AppIx, Nanos, QueueIx},
+    types::{AllocIx, AppIx, AppState, Nanos, QueueIx},
 };
 
 /// Asks of one queue and size that wait only for nodes.
@@ -178,6 +178,10 @@ impl Partition {
     /// Every fitting ask uses up headroom for the later asks of its application; only reported ones do for others.
     fn inspect_app(&self, app: AppIx, headroom: Option<&Resource>, again: bool, found: &mut Vec<AllocIx>) -> Resource {
         let row = &self.apps[app];
+        if again && row.state == AppState::Accepted && (self.full_of_apps(app).is_some() || !self.user_can_run(app)) {
+            // No node helps an application that may not begin.
+            return Resource::new();
+        }
         let mut left = headroom.cloned();
         let mut user_left = self.user_headroom(app);
         let mut reported = Resource::new();

@@ -171,10 +171,12 @@ impl Partition {
         (when.running, when.known) = (lengths.running, lengths.known);
         let asks = self.awaited(app, waiting);
         let mut waits: Vec<Option<Nanos>> = Vec::new();
-        for run in 0..RUNS {
+        // Where too little is known of what runs, only what happens at once can be told: one look at that is enough.
+        let (runs, until) = if lengths.suffice() { (RUNS, now.plus(horizon)) } else { (1, now) };
+        for run in 0..runs {
             let lasts = |partition: &Partition, ix: AllocIx, age: Nanos| lengths.rest(partition, ix, age, run as u64);
             let mut forward = Forward::new(self, now, &asks, bounds).ending(Some(&lasts));
-            let placed = forward.pass(now.plus(horizon));
+            let placed = forward.pass(until);
             if forward.cut {
                 break;
             }

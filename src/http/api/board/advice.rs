@@ -292,16 +292,25 @@ impl Source<'_> {
                 of("wait", "nobody", format!("Wait {seconds} s{how}. Nothing has to be changed."))
             }
             Change::Undrain { operator, manager, others } => {
-                let nodes: Vec<String> = operator.iter().chain(manager).map(ToString::to_string).collect();
+                // One may be drained by both.
+                let also = manager.iter().filter(|node| !operator.contains(node));
+                let nodes: Vec<String> = operator.iter().chain(also).map(ToString::to_string).collect();
                 let or = match others {
                     0 => String::new(),
-                    n => format!(" ({n} more of its size {} drained)", if *n == 1 { "is" } else { "are" }),
+                    n => format!(" ({n} more that {} large enough {0} drained)", if *n == 1 { "is" } else { "are" }),
                 };
-                let (who, copy, how) = if manager.is_empty() {
-                    let hosts = operator.iter().map(|node| self.host(node));
-                    ("operator", Some(self.command("resource undrain", &[journal::targets_of(hosts)])), "")
-                } else {
-                    ("resourceManager", None, ": the resource manager drained it, and has to make it schedulable again")
+                let hosts = operator.iter().map(|node| self.host(node));
+                let undrain = || self.command("resource undrain", &[journal::targets_of(hosts)]);
+                let copy = (!operator.is_empty()).then(undrain);
+                let (who, how) = match (operator.is_empty(), manager.is_empty()) {
+                    (_, true) => ("operator", ""),
+                    (true, _) => {
+                        ("resourceManager", ": the resource manager drained it, and has to make it schedulable again")
+                    }
+                    (false, false) => (
+                        "resourceManager",
+                        ": an operator drained it, and the resource manager, which has to make it schedulable again",
+                    ),
                 };
                 let what = if nodes.len() == 1 { "node" } else { "nodes" };
                 let text = format!("Undrain {what} {}{or}{how}.", listed(&nodes, 6));

@@ -228,6 +228,11 @@ pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Expl
         level = queue.parent;
     }
     let left = live.and_then(|ix| partition.user_headroom(ix));
+    // What helps comes first for all of them: forecasts take what time is left.
+    let advised = |(nth, waiting): (usize, &Waiting)| {
+        live.filter(|_| nth < ADVISED).and_then(|app| advice(view, app, waiting, wanted, at))
+    };
+    let mut advices: Vec<_> = waiting.iter().enumerate().map(advised).collect();
     let group = |(nth, waiting): (usize, Waiting)| {
         let row = &partition.allocs[waiting.first];
         Group {
@@ -241,7 +246,7 @@ pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Expl
             reason: Reason::of(&waiting, wanted.halt.as_ref()),
             line: partition.line(waiting.first).into_iter().map(PlaceView::from).collect(),
             held_by: partition.holders(&waiting).map(HoldersView::from),
-            advice: live.filter(|_| nth < ADVISED).and_then(|app| advice(view, app, &waiting, wanted, at)),
+            advice: advices.get_mut(nth).and_then(Option::take),
             when: live.filter(|_| nth < ADVISED).and_then(|app| when(view, app, &waiting, wanted, at)),
             log: waiting
                 .log

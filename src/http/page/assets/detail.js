@@ -173,6 +173,7 @@ function helps(advice) {
     remedy.text, " ",
     el("span", { class: "muted" }, [
       who[remedy.who] ?? remedy.who,
+      remedy.preempted && remedy.afterSeconds && remedy.kind !== "wait" ? `${plural(remedy.preempted, "allocation")} preempted after ${number(Math.ceil(remedy.afterSeconds))} s` : "",
       remedy.placedBefore ? `${plural(remedy.placedBefore, "ask")} of others before it` : "",
       remedy.plan && remedy.plan.applications + remedy.plan.exceeded ? `plan: ${number(remedy.plan.applications)} applications, ${number(remedy.plan.exceeded)} quotas suffer` : "",
     ].filter(Boolean).join(" · ")),

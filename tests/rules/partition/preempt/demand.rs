@@ -58,6 +58,22 @@ fn demand_is_what_waits_only_for_nodes() {
 }
 
 #[test]
+fn no_node_helps_an_application_that_may_not_begin() {
+    // R5.23, R4.40: by the limit of its queue, or of its user.
+    for limit in ["maxapplications: 1", "limits: [{limit: l, users: ['*'], maxapplications: 1}]"] {
+        let mut env = Env::new(&QUEUES.replace("- name: b\n", &format!("- name: b\n            {limit}\n")));
+        env.node("n1", 20);
+        env.app("app-1", "root.b");
+        env.ask(vec![Ask::new("app-1", "fits", 20), Ask::new("app-1", "more", 10)]);
+        env.app("app-2", "root.b");
+        env.ask(vec![Ask::new("app-2", "k1", 5)]);
+        env.pass(3);
+        let asked: Vec<String> = env.partition.demand().iter().map(|d| format!("{} x{}", d.resource, d.asks)).collect();
+        assert_eq!(asked, ["map[memory:10 vcore:10] x1"], "{limit}");
+    }
+}
+
+#[test]
 fn all_container_states_where_the_shim_wants_them() {
     // SEEDS S7
     let mut env = Env::new(QUEUES);

@@ -31,7 +31,9 @@ impl Search<'_> {
         }
         let room = |node: &&Node| node.available.fits(&self.each);
         let empty = |node: &&Node| node.available.total();
-        let likely = largest(drained.iter().copied().filter(room).collect(), ONE_BY_ONE, empty);
+        // What an operator alone can give back comes first.
+        let ours = |node: &&Node| (node.rm_schedulable, empty(node));
+        let likely = largest(drained.iter().copied().filter(room).collect(), ONE_BY_ONE, ours);
         let others = drained.len().saturating_sub(1);
         for node in &likely {
             if self.undrain_these(&[node], others) {
@@ -174,15 +176,28 @@ impl Search<'_> {
             _ => 0,
         };
         let least = self.wanted.iter().map(need).max().unwrap_or(1).clamp(1, TOGETHER as i128) as usize;
-        let mut tried = 0;
-        for count in [1, least, (least * 2).min(TOGETHER)] {
-            if count <= tried {
-                continue;
-            }
-            tried = count;
+        let offer = |search: &mut Self, count: usize| {
             let change = Change::Nodes { count, like: like.id().clone(), capacity: like.capacity.clone() };
-            if self.offer(change, partition.share(&like.capacity) * count as f64) {
+            search.offer(change, partition.share(&like.capacity) * count as f64)
+        };
+        let (mut none, mut some) = (0, 1);
+        while !offer(self, some) {
+            if some == TOGETHER || self.cut {
                 return;
+            }
+            // Others may stand before it.
+            (none, some) = (some, if some < least { least } else { (some * 2).min(TOGETHER) });
+        }
+        // As few as do it; fewer than hold all of it do not.
+        none = none.max(least.min(some) - 1);
+        while none + 1 < some {
+            let half = none.midpoint(some);
+            let before = self.found.pop();
+            if offer(self, half) {
+                some = half;
+            } else {
+                self.found.extend(before);
+                none = half;
             }
         }
     }

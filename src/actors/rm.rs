@@ -3,6 +3,7 @@
 mod alive;
 pub mod buffer;
 pub mod follow;
+pub mod forget;
 pub mod handle;
 pub mod lead;
 mod life;
@@ -37,7 +38,7 @@ use std::{
 
 use actix::prelude::*;
 use arc_swap::ArcSwap;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 pub use reconfigure::{Reconfigure, no_partitions};
 pub use registration::Register;
@@ -70,11 +71,6 @@ const DUMP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The door that opens streams which carry everything over gRPC: predicates last as long as the stream.
 pub const EXTENSION: &str = "grpc-extension";
-
-/// The registry no longer knows it: it ends, and removes its log, which is gone when this is dropped.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct Forgotten(pub watch::Receiver<()>);
 
 /// See the module.
 pub struct RmActor {
@@ -619,17 +615,6 @@ impl Handler<StateDump> for RmActor {
                 Err(_) => Err(format!("no answer from the shim within {DUMP_TIMEOUT:?}")),
             })
         })
-    }
-}
-
-impl Handler<Forgotten> for RmActor {
-    type Result = ();
-
-    fn handle(&mut self, msg: Forgotten, ctx: &mut Self::Context) {
-        let closing = self.closing_of(ClosingKind::Stopped, "it was Stopped long ago");
-        self.streams.close(&closing, true);
-        self.remove_log(msg.0);
-        ctx.stop();
     }
 }
 

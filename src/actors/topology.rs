@@ -37,7 +37,15 @@ use super::{
     event::EventActor,
     journal::Journals,
     partition::{Links, PartitionActor},
-    rm::{Forgotten, RmActor, handle::RmHandle, log::Logs, replay::Progress},
+    rm::{
+        RmActor,
+        forget::{Forgotten, Gone},
+        handle::RmHandle,
+        lead::{Elsewhere, unregistered},
+        log::Logs,
+        replay::Progress,
+        standby::Show,
+    },
 };
 use crate::{
     config::{LoadedConfig, extra::Settings},
@@ -406,13 +414,37 @@ impl Topology {
     }
 
     pub(super) fn stopped(&self, rm: &Arc<str>) {
-        let mut registry = lock(&self.registry);
-        if let Some(oldest) = registry.stopped(rm) {
-            // Before another actor can be made for it.
-            oldest.addr.do_send(Forgotten(self.removes(&oldest.id)));
-            drop(registry);
-            lock(&self.kept).forget(&oldest.id);
+        let oldest = lock(&self.registry).stopped(rm);
+        if let Some(oldest) = oldest {
+            oldest.addr.do_send(Forgotten);
         }
+    }
+
+    /// A resource manager is not Stopped any more, or another server leads it.
+    pub(super) fn goes_on(&self, rm: &str) {
+        lock(&self.registry).goes_on(rm);
+    }
+
+    /// One that was Stopped long ago is known no more, and its log is to be removed: see [`Topology::removes`]. `None`: it was
+    /// Stopped anew since, or another actor has its place.
+    pub(super) fn forgotten(&self, rm: &Arc<str>, addr: &Addr<RmActor>) -> Option<watch::Receiver<()>> {
+        let mut registry = lock(&self.registry);
+        // Before another actor can be made for it.
+        let removal = registry.forgets(rm, addr).then(|| self.removes(rm))?;
+        drop(registry);
+        lock(&self.kept).forget(rm);
+        Some(removal)
+    }
+
+    /// Nothing is there any more of a log that servers shared: its actor ends, unless it is told something else meanwhile.
+    pub fn gone(&self, rm: &str) {
+        let handle = lock(&self.registry).let_go(rm);
+        if let Some(handle) = handle {
+            handle.addr.do_send(Elsewhere(unregistered(rm)));
+            handle.addr.do_send(Show(None));
+            handle.addr.do_send(Gone);
+        }
+        self.begins_anew(rm);
     }
 
     /// The log of a resource manager is to be removed: it is not until this is dropped.

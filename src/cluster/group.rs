@@ -374,8 +374,8 @@ impl Group {
         let changes =
             vec![Change::Delete(logs.0, logs.1), Change::Delete(snaps.0, snaps.1), Change::Delete(key, behind)];
         self.txn(&mut inner, changes).await?;
+        // Nobody else leads it: the watch tells that it is gone.
         self.depose();
-        let _ = self.tell.send(self.name.clone());
         Ok(())
     }
 }

@@ -146,13 +146,18 @@ impl Handler<Lead> for RmActor {
     fn handle(&mut self, msg: Lead, ctx: &mut Self::Context) {
         self.far = Some(msg.log);
         self.elsewhere = None;
-        if let Some(found) = msg.found {
-            if let State::Session(session) = &found.state
-                && !session.registered.tenant
-            {
-                self.topology.apply_settings(&self.id, &session.registered.extra);
+        match msg.found {
+            Some(found) => {
+                if let State::Session(session) = &found.state
+                    && !session.registered.tenant
+                {
+                    self.topology.apply_settings(&self.id, &session.registered.extra);
+                }
+                self.restore(*found, ctx);
             }
-            self.restore(*found, ctx);
+            // It was to be handed over, and may have been passed over as one that could be forgotten.
+            None if self.life.state() == RmState::Stopped => self.topology.stopped(&self.id),
+            None => {}
         }
         self.end_standby(self.session.is_some());
         self.show();
@@ -165,6 +170,8 @@ impl Handler<Elsewhere> for RmActor {
     fn handle(&mut self, msg: Elsewhere, ctx: &mut Self::Context) {
         let leader = msg.0.leader.clone();
         let led = self.far.take().is_some();
+        // Whatever it is there, this server forgets nothing of it.
+        self.topology.goes_on(&self.id);
         self.elsewhere = Some(msg.0);
         if led || self.session.is_some() || self.streams.waiting.is_some() {
             self.give_up(leader.as_ref(), ctx);

@@ -245,6 +245,7 @@ impl RmActor {
             manner,
         };
         session.buffer.hold_back();
+        self.topology.goes_on(&self.id);
         self.topology.subscribe_events(&self.id, self.epoch, ctx.address().recipient());
         self.topology.used(partitions.values().flat_map(|(_, replica)| used(&replica.partition)).collect());
         let unasked = unasked(&partitions, &questions);

@@ -5,6 +5,7 @@ mod life;
 mod log;
 mod predicates;
 mod registration;
+mod shared;
 mod streams;
 
 use std::{

@@ -68,17 +68,44 @@ impl Registry {
 
     /// It is being registered: it no longer counts among the Stopped ones. False where another actor has its place, or none.
     pub fn registers(&mut self, rm: &str, addr: &Addr<RmActor>) -> bool {
+        self.goes_on(rm);
+        self.has(rm, addr)
+    }
+
+    /// It is not Stopped any more, or another server leads it.
+    pub fn goes_on(&mut self, rm: &str) {
         self.stopped.retain(|id| **id != *rm);
+    }
+
+    /// It was Stopped, or was so when this server took the lead. Gives the oldest of too many Stopped ones: it is to be forgotten,
+    /// and is known until its actor agrees.
+    pub fn stopped(&mut self, rm: &Arc<str>) -> Option<Arc<RmHandle>> {
+        // It may be there already, from the last time.
+        self.goes_on(rm);
+        self.stopped.push_back(rm.clone());
+        let oldest = if self.stopped.len() > STOPPED { self.stopped.pop_front()? } else { return None };
+        self.find(&oldest)
+    }
+
+    /// This actor of one that was Stopped long ago ends, and its resource manager is known no more. False where it was Stopped
+    /// anew since, or another actor has its place.
+    pub fn forgets(&mut self, rm: &str, addr: &Addr<RmActor>) -> bool {
+        if !self.has(rm, addr) || self.stopped.iter().any(|id| **id == *rm) {
+            return false;
+        }
+        self.rms.remove(rm);
+        self.kept.remove(rm);
+        true
+    }
+
+    fn has(&self, rm: &str, addr: &Addr<RmActor>) -> bool {
         self.rms.get(rm).is_some_and(|(_, handle)| handle.addr == *addr)
     }
 
-    /// It was Stopped; the oldest of too many Stopped ones is known no more, and given: its actor is to end.
-    pub fn stopped(&mut self, rm: &Arc<str>) -> Option<Arc<RmHandle>> {
-        self.stopped.push_back(rm.clone());
-        let oldest = if self.stopped.len() > STOPPED { self.stopped.pop_front()? } else { return None };
-        let (_, handle) = self.rms.remove(&oldest)?;
-        self.kept.remove(&oldest);
-        Some(handle)
+    /// It is kept no more, until it is to be once more. Gives whom to tell.
+    pub fn let_go(&mut self, rm: &str) -> Option<Arc<RmHandle>> {
+        self.kept.remove(rm);
+        self.find(rm)
     }
 
     /// It is no longer known, and its actor ends: false where it is kept, for whoever tells it something has its address.
@@ -108,18 +135,30 @@ mod tests {
             })
         };
         add(&mut registry, "runs");
-        for n in 0..=STOPPED {
+        for n in 0..STOPPED {
             let rm = add(&mut registry, &format!("rm-{n}"));
-            registry.stopped(&rm.id);
+            for _ in 0..2 {
+                assert!(registry.stopped(&rm.id).is_none(), "one that was Stopped twice counts once");
+            }
         }
+        let last = add(&mut registry, &format!("rm-{STOPPED}"));
+        let oldest = registry.stopped(&last.id).expect("one too many");
+        assert_eq!(&*oldest.id, "rm-0");
+        assert!(!registry.forgets("rm-0", &last.addr), "another actor");
+        assert!(registry.forgets("rm-0", &oldest.addr));
         assert!(registry.find("rm-0").is_none());
         assert_eq!(registry.all().len(), STOPPED + 1);
         let rm = registry.find("rm-1").expect("stopped");
         assert!(registry.registers("rm-1", &rm.addr));
         assert!(!registry.registers("rm-0", &rm.addr));
         let late = add(&mut registry, "late");
-        registry.stopped(&late.id);
+        assert!(registry.stopped(&late.id).is_none(), "one of them goes on");
         assert!(registry.find("rm-1").is_some() && registry.find("rm-2").is_some());
         assert_eq!(registry.all()[0].id.as_ref(), "runs");
+        // Stopped anew while it is being told that it is to be forgotten.
+        let second = add(&mut registry, "second");
+        let oldest = registry.stopped(&second.id).expect("one too many");
+        registry.stopped(&oldest.id);
+        assert!(!registry.forgets(&oldest.id, &oldest.addr));
     }
 }

@@ -100,3 +100,22 @@ async fn who_cannot_follow_is_not_moved_to() {
     assert!(refused.detail.contains("cannot follow") && refused.detail.contains("a later release"), "{refused:?}");
     assert!(matches!(manager.known["rm-1"].role, Role::Leads(_)), "it leads on");
 }
+
+#[actix::test]
+async fn one_whose_log_is_gone_has_no_actor_any_more() {
+    let mut manager = manager();
+    manager.head("rm-1".to_owned(), &head("other").json().into(), 7, 7);
+    let handle = manager.topology.find("rm-1").expect("it is followed");
+    manager.removed("rm-1");
+    for _ in 0..1_000 {
+        if handle.addr.send(Info).await.is_err() {
+            break;
+        }
+    }
+    assert!(!handle.addr.connected());
+    assert!(manager.topology.find("rm-1").is_none());
+    // One that comes again has another.
+    manager.head("rm-1".to_owned(), &head("other").json().into(), 9, 9);
+    let again = manager.topology.find("rm-1").expect("it is followed");
+    again.addr.send(Info).await.expect("alive");
+}

@@ -8,9 +8,8 @@ use tokio::time::Instant;
 use super::{Known, Manager, Role, counting, title_server};
 use crate::{
     actors::rm::{
-        lead::{Elsewhere, moved, unregistered},
+        lead::{Elsewhere, moved},
         replay::Listener,
-        standby::Show,
     },
     cluster::{
         etcd::{Event, EventType},
@@ -174,11 +173,7 @@ impl Manager {
         if let Role::Leads(group) = &known.role {
             group.depose();
         }
-        if let Some(handle) = self.topology.find(&known.head.rm) {
-            handle.addr.do_send(Elsewhere(unregistered(&known.head.rm)));
-            handle.addr.do_send(Show(None));
-        }
-        self.topology.begins_anew(&known.head.rm);
+        self.topology.gone(&known.head.rm);
     }
 
     /// Where the leader of a resource manager is reached; `None`: nobody leads it at present.

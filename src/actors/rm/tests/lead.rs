@@ -11,7 +11,7 @@ use crate::{
 
 /// A log that takes everything.
 #[derive(Debug)]
-struct Anywhere;
+pub(super) struct Anywhere;
 
 impl Far for Anywhere {
     fn append(&self, _: &[u8]) -> Result<(), WriteError> {
@@ -36,7 +36,7 @@ impl Far for Anywhere {
 }
 
 /// One of several servers.
-fn one_of_several() -> Env {
+pub(super) fn one_of_several() -> Env {
     let env = Env::new();
     env.topology.keep_logs(Logs {
         base: Default::default(),

@@ -102,6 +102,18 @@ async fn who_cannot_follow_is_not_moved_to() {
 }
 
 #[actix::test]
+async fn a_copy_of_this_server_that_took_over_is_another_leader() {
+    let mut manager = manager();
+    let group = Group::new(manager.setup(), head("me"), 7, Default::default());
+    manager.known.insert("rm-1".to_owned(), Known::new(head("me"), 7, Role::Leads(group.clone())));
+    // What this server wrote itself.
+    manager.head("rm-1".to_owned(), &Head { index: 3, ..head("me") }.json().into(), 8, 8);
+    assert!(matches!(manager.known["rm-1"].role, Role::Leads(_)) && !group.is_deposed());
+    manager.head("rm-1".to_owned(), &Head { epoch: 2, ..head("me") }.json().into(), 9, 9);
+    assert!(matches!(manager.known["rm-1"].role, Role::Follows(_)) && group.is_deposed());
+}
+
+#[actix::test]
 async fn one_whose_log_is_gone_has_no_actor_any_more() {
     let mut manager = manager();
     manager.head("rm-1".to_owned(), &head("other").json().into(), 7, 7);

@@ -114,7 +114,9 @@ impl Manager {
                 let role = self.role_of(&head, at);
                 self.become_role(&name, role);
             }
-            Role::Leads(group) if led && known.head.server != self.options.me.id => {
+            // Also where it has this server's id: its own changes of the leader come while it is being taken or handed over, so
+            // this is a copy of its data directory.
+            Role::Leads(group) if led => {
                 group.depose();
                 self.give_up(&name, at);
             }

@@ -21,6 +21,7 @@ mod session;
 mod settings;
 pub mod snapshot;
 pub mod standby;
+mod standing;
 pub mod streams;
 mod submit;
 #[cfg(test)]
@@ -112,7 +113,7 @@ pub struct RmActor {
     standby: Option<standby::Standby>,
     /// A line that a shim has and this server does not know, and the record that tells whether it leads.
     doubt: Option<(u64, u64)>,
-    /// What operators told the partitions of a session that ended while another server led it: the next one begins with that.
+    /// What operators told partitions that are not there now, where servers share its log: see [`standing`].
     standing: RefCell<BTreeMap<Arc<str>, Standing>>,
 }
 

@@ -21,7 +21,7 @@ impl Handler<Forgotten> for RmActor {
     fn handle(&mut self, _msg: Forgotten, ctx: &mut Self::Context) {
         // What came before this in the mailbox may have had it go on, here or at another server.
         let is_over = self.life.state() == RmState::Stopped && self.session.is_none() && self.elsewhere.is_none();
-        if !is_over {
+        if !is_over || self.holds_standing() {
             return;
         }
         let Some(removal) = self.topology.forgotten(&self.id, &ctx.address()) else { return };

@@ -11,6 +11,7 @@ use super::{
     RmActor, handle,
     record::{self, Reconfigured, kind},
     settings::RmSettings,
+    standing::Standings,
 };
 use crate::{
     actors::topology::PartitionHandle,
@@ -69,15 +70,14 @@ impl Handler<Reconfigure> for RmActor {
             if let Some(extra) = &extra {
                 topology.apply_settings(&id, extra);
             }
-            let Some(change) = change else { return Ok(false) };
+            let Some(change) = change else { return Ok(None) };
             if let Some(mut leaving) = leaving {
                 // It may bring back one of their names.
                 let _ = leaving.wait_for(|number| *number == 0).await;
             }
             // A request that went by an earlier view is answered by the partition that it was for.
             handle::left(earlier).await;
-            change.carry_out().await;
-            Ok(true)
+            Ok(Some(change.carry_out().await))
         };
         AtomicResponse::new(Box::pin(
             work.into_actor(self)
@@ -142,10 +142,13 @@ impl RmActor {
         Ok(Some(Change { known, gone }))
     }
 
-    /// The known partitions took it: the new ones start.
-    fn configured(&mut self, msg: Reconfigure, changed: bool, ctx: &mut Context<Self>) {
+    /// The known partitions took it, and those that it leaves out are gone, with what operators had told them: the new ones start.
+    /// `gone`: `None` where it changes nothing of them.
+    fn configured(&mut self, msg: Reconfigure, gone: Option<Standings>, ctx: &mut Context<Self>) {
         let Some(mut session) = self.session.take() else { return };
-        if changed {
+        let (changed, drops) = (gone.is_some(), gone.as_ref().is_some_and(|gone| !gone.is_empty()));
+        if let Some(gone) = gone {
+            self.keep_standing(gone);
             let before = std::mem::take(&mut session.partitions);
             session.partitions = msg
                 .config
@@ -201,6 +204,9 @@ impl RmActor {
             log.append(kind::RECONFIGURED, self.clock.now(), &record::json(&changed));
             log.wait(session.epoch, session.buffer.last(), None, Vec::new());
         }
+        if drops {
+            self.record_standing(session.buffer.last());
+        }
         let pause = session.settings.pause;
         self.session = Some(session);
         if self.life.state() == RmState::Paused {
@@ -235,10 +241,13 @@ impl Change {
         Ok(())
     }
 
-    async fn carry_out(self) {
+    /// Gives what operators had told those that are gone.
+    async fn carry_out(self) -> Standings {
         // They are there as long as the session is.
         join_all(self.known.iter().map(|(partition, conf)| partition.configure.send(Configure(conf.clone())))).await;
-        join_all(self.gone.iter().map(|partition| partition.stop.send(StopPartition))).await;
+        let stood = join_all(self.gone.iter().map(|partition| partition.stop.send(StopPartition))).await;
+        let names = self.gone.iter().map(|partition| partition.internal.clone());
+        names.zip(stood.into_iter().map(Result::unwrap_or_default)).collect()
     }
 }
 

@@ -60,7 +60,7 @@ pub mod kind {
     pub const TAKEN: u32 = 11;
     /// The same of requests with keys.
     pub const KEYED: u32 = 12;
-    /// What operators had told the partitions of the session that ended: [`super::SavedStandings`].
+    /// What operators told partitions that are not there any more: [`super::SavedStandings`], in the place of what was said before.
     pub const STANDING: u32 = 13;
     /// The numbered configuration that is recorded next as taken was refused: [`crate::messages::receipts::Refused`].
     pub const REFUSED: u32 = 14;
@@ -582,6 +582,9 @@ pub struct SavedSession {
     /// Events that the log told of, where they are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<u64>,
+    /// What operators told partitions that a configuration left out.
+    #[serde(default, skip_serializing_if = "SavedStandings::is_empty")]
+    pub standing: SavedStandings,
 }
 
 /// A partition in a snapshot, but for its own bytes.

@@ -15,9 +15,10 @@ use super::{
     handle,
     log::LogSync,
     questions::Questions,
-    record::{self, Ended, Manner, SavedStanding, SavedStandings, kind},
+    record::{self, Ended, Manner, kind},
     session::Session,
     settings::{RmSettings, fixed_of},
+    standing::Standings,
 };
 use crate::{
     actors::{directory::RmEntry, topology::PartitionHandle},
@@ -25,7 +26,6 @@ use crate::{
     domain::{command::PredicateTerms, conf::PartitionConf, turns::Turns},
     messages::{
         budget::Budget,
-        journal::Standing,
         partition::{PartitionSetup, StopPartition},
         receipts::Receipts,
         recorded::{Outlet, Recorded},
@@ -33,9 +33,6 @@ use crate::{
     },
     store::files,
 };
-
-/// What operators told partitions, by their internal names.
-pub type Standings = Vec<(Arc<str>, Standing)>;
 
 /// A validated registration. Answered with the epoch of the new session, when its partitions exist (R1.1).
 #[derive(Message)]
@@ -109,7 +106,8 @@ impl Handler<Unregister> for RmActor {
                         RmState::Stopped => actor.not_missed(),
                         _ => {
                             actor.stopped(VOLUNTARY);
-                            actor.record_standing(&standings);
+                            actor.keep_standing(standings);
+                            actor.record_standing(0);
                         }
                     }
                     (known, actor.flushed(true))
@@ -166,7 +164,10 @@ impl RmActor {
         let ended = self.end_session(ClosingKind::Replaced, "it registered again", ctx);
         ended
             .into_actor(self)
-            .then(|_, actor, _| actor.topology.removed(&actor.id).into_actor(actor))
+            .then(|standings, actor, _| {
+                actor.keep_standing(standings);
+                actor.topology.removed(&actor.id).into_actor(actor)
+            })
             .map(move |(), actor, ctx| {
                 actor.begin(msg, ctx);
                 // A session that is not recorded removes what was recorded of others before it is answered.
@@ -231,17 +232,6 @@ impl RmActor {
         }
     }
 
-    /// The next session begins with this, whichever server leads then. The journal of this one knows it anyway.
-    fn record_standing(&mut self, standings: &Standings) {
-        let Some(log) = self.log.as_mut().filter(|_| self.far.is_some() && self.session.is_none()) else { return };
-        let said = standings.iter().filter(|(_, standing)| !standing.hosts.is_empty() || !standing.orders.is_empty());
-        let said: SavedStandings =
-            said.map(|(internal, standing)| (internal.clone(), SavedStanding::of(standing))).collect();
-        if !said.is_empty() {
-            log.append(kind::STANDING, self.clock.now(), &record::json(&said));
-        }
-    }
-
     /// Ends the session for a reason of the server's own.
     pub(super) fn stop(&mut self, why: String, ctx: &mut Context<Self>) {
         if self.session.is_none() {
@@ -259,7 +249,8 @@ impl RmActor {
         };
         // A registration that comes now waits until the old partitions are gone.
         ctx.wait(ended.into_actor(self).map(|standings, actor, ctx| {
-            actor.record_standing(&standings);
+            actor.keep_standing(standings);
+            actor.record_standing(0);
             actor.commit(ctx);
         }));
     }
@@ -334,6 +325,8 @@ impl RmActor {
             manner: Manner::default(),
         };
         let session = self.begin_log(session);
+        // What was recorded of it before goes with the log of before.
+        self.record_standing(0);
         // Before the first event that the registration makes (CFG-092).
         if !session.tenant {
             self.topology.apply_settings(&self.id, &session.extra);

@@ -53,7 +53,7 @@ pub struct Found {
     pub epoch: u64,
     /// How it is.
     pub state: State,
-    /// What operators had told the partitions of the last session, where that ended.
+    /// What operators told partitions that are not there: those of a session that ended, and those that a configuration left out.
     pub standing: SavedStandings,
     /// The snapshot that was read: see `RmLog::snapshots`.
     pub snapshot: Option<(u64, u64)>,
@@ -286,12 +286,14 @@ impl Found {
     /// # Errors
     /// Something of it is not understood.
     pub fn standings(&self) -> Result<Vec<(Arc<str>, Standing)>, String> {
+        let saved = self.standing.clone().into_iter();
+        let mut all: Vec<_> =
+            saved.map(|(internal, saved)| Ok((internal, saved.standing()?))).collect::<Result<_, String>>()?;
         if let State::Session(session) = &self.state {
             let of = |(internal, replica): &(Arc<str>, Replica)| (internal.clone(), standing_of(&replica.partition));
-            return Ok(session.partitions.values().map(of).collect());
+            all.extend(session.partitions.values().map(of));
         }
-        let saved = self.standing.clone().into_iter();
-        saved.map(|(internal, saved)| Ok((internal, saved.standing()?))).collect()
+        Ok(all)
     }
 
     /// Of a resource manager whose log, up to this record, cannot be read by any server.
@@ -353,7 +355,7 @@ pub struct Replay {
     pub session: Option<Box<Replayed>>,
     /// The last one ended.
     pub ended: Option<Ended>,
-    /// What operators had told its partitions.
+    /// What operators told partitions that are not there.
     standing: SavedStandings,
     /// See [`Seen`].
     pub seen: Seen,
@@ -384,6 +386,7 @@ impl Replay {
                 kind::SESSION => {
                     let saved: SavedSession = record::read_json(&part.payload)?;
                     (replay.from, replay.events) = (saved.from, saved.events);
+                    replay.standing.clone_from(&saved.standing);
                     lines = Some((saved.dropped, saved.last, saved.handed));
                     replay.session = Some(Box::new(Replayed::of(saved)));
                 }
@@ -444,7 +447,6 @@ impl Replay {
                 self.counted(registered.events);
                 self.session = Some(Box::new(Replayed::begin(registered)));
                 self.ended = None;
-                self.standing.clear();
                 return Ok(());
             }
             kind::ENDED => {
@@ -510,6 +512,10 @@ impl Replay {
             }
             let beginning = Beginning::decode(beginning, &session.types).map_err(|error| error.to_string())?;
             let (internal, at) = (beginning.internal.clone(), beginning.at);
+            if !is_known {
+                // It has it.
+                self.standing.remove(&internal);
+            }
             let partition = beginning.partition(&mut self.effects);
             let mut talks = Talks::default();
             self.effects.iter().for_each(|effect| talks.take(effect, at));

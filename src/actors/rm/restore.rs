@@ -13,7 +13,7 @@ use super::{
     RmActor,
     log::{LogSync, Logs, RmLog},
     questions::Questions,
-    record::{self, Ended, SavedStandings, kind},
+    record::{self, Ended, kind},
     replay::{Found, Replayed, State},
     session::Session,
     settings::{RmSettings, fixed_of},
@@ -110,12 +110,12 @@ impl RmActor {
         if events.is_none() {
             self.topology.begins_anew(&self.id);
         }
+        if is_far {
+            self.inherit(standing);
+        }
         match state {
             State::Nothing => {}
             State::Ended(why) => {
-                if is_far {
-                    self.inherit(standing);
-                }
                 self.log = Some(log);
                 self.enter(RmState::Stopped, why);
                 self.topology.stopped(&self.id);
@@ -147,22 +147,6 @@ impl RmActor {
         self.tell_events();
     }
 
-    /// Another server may have led it before: what operators told that one holds for the next session.
-    fn inherit(&mut self, standing: SavedStandings) {
-        let mut inherited = BTreeMap::new();
-        for (internal, saved) in standing {
-            match saved.standing() {
-                Ok(standing) => _ = inherited.insert(internal, standing),
-                Err(why) => tracing::error!(
-                    code = "journal-fault",
-                    partition = &*internal,
-                    "what operators told another server is not known: {why}"
-                ),
-            }
-        }
-        self.standing = inherited.into();
-    }
-
     /// What is known is not enough: its shim is told to register again, whatever it has.
     fn lost(&mut self, mut log: RmLog, why: Arc<str>) {
         tracing::error!(code = "log-session-lost", rm = &*self.id, epoch = self.epoch, "{why}");
@@ -172,6 +156,7 @@ impl RmActor {
         log.count_lost();
         self.lost = Some(why.clone());
         self.log = Some(log);
+        self.record_standing(0);
         self.enter(RmState::Stopped, why);
         self.topology.stopped(&self.id);
         actix::spawn(self.flushed(true));

@@ -140,7 +140,7 @@ impl RmActor {
     }
 
     fn snapshot(&mut self, msg: TakeSnapshot, ctx: &mut Context<Self>) {
-        let now = self.clock.now();
+        let (now, standing) = (self.clock.now(), self.saved_standing());
         let Some(log) = &mut self.log else { return };
         let Some(session) = &self.session else {
             // It ended meanwhile; the next has snapshots of its own.
@@ -172,6 +172,7 @@ impl RmActor {
             numbers: log.numbers.clone(),
             keys: log.keys.clone(),
             events: Some(log.events),
+            standing,
         };
         let place = (log.last(), msg.from);
         let (shared, title, home) = (log.shared.clone(), log.title.clone(), log.home.clone());

@@ -56,7 +56,11 @@ struct Fake {
     log: Log,
     conf: Arc<PartitionConf>,
     broken: Arc<Mutex<String>>,
+    stands: Stands,
 }
+
+/// What operators told partitions, by their internal names.
+type Stands = Arc<Mutex<BTreeMap<Arc<str>, Standing>>>;
 
 /// What a fake tells when all its nodes are vouched for, or no longer.
 const VOUCHED: &str = "vouched";
@@ -112,7 +116,7 @@ impl Handler<StopPartition> for Fake {
     fn handle(&mut self, _msg: StopPartition, ctx: &mut Self::Context) -> Standing {
         self.tell("stop");
         ctx.stop();
-        Standing::default()
+        self.stands.lock().expect("no panic").get(&self.name).cloned().unwrap_or_default()
     }
 }
 
@@ -211,6 +215,9 @@ struct Env {
     budget: Arc<Mutex<Option<Arc<Budget>>>>,
     /// Of the newest partition.
     clock: Arc<Mutex<Clock>>,
+    stands: Stands,
+    /// What each partition began with, where it was said.
+    begun: Arc<Mutex<Vec<Option<Standing>>>>,
 }
 
 impl Env {
@@ -220,16 +227,20 @@ impl Env {
         let broken = Arc::new(Mutex::new(String::new()));
         let budget = Arc::new(Mutex::new(None));
         let clock = Arc::new(Mutex::new(Clock::default()));
+        let (stands, begun) = (Stands::default(), Arc::new(Mutex::new(Vec::new())));
         let launcher = {
             let (log, broken, budget, clock) = (log.clone(), broken.clone(), budget.clone(), clock.clone());
+            let (stands, begun) = (stands.clone(), begun.clone());
             move |_: &ArbiterHandle, setup: PartitionSetup| {
                 let name = setup.internal.clone();
+                let began = setup.recorded.as_ref().and_then(|recorded| recorded.standing.clone());
+                begun.lock().expect("no panic").push(began);
                 *budget.lock().expect("no panic") = Some(setup.budget.clone());
                 *clock.lock().expect("no panic") = setup.clock;
                 log.lock().expect("no panic").push(format!("{name}#{} start", setup.epoch));
                 let (internal, conf) = (setup.internal.clone(), setup.conf.clone());
-                let (log, broken) = (log.clone(), broken.clone());
-                let fake = Fake { name, epoch: setup.epoch, log, conf: conf.clone(), broken }.start();
+                let (log, broken, stands) = (log.clone(), broken.clone(), stands.clone());
+                let fake = Fake { name, epoch: setup.epoch, log, conf: conf.clone(), broken, stands }.start();
                 let sink = Sink.start();
                 let setup = PartitionSetup {
                     budget: Budget::new(1, 1),
@@ -260,7 +271,7 @@ impl Env {
         let events = EventActor::default().start();
         let default = config::load("").expect("valid");
         let topology = Topology::new(vec![here], Arc::new(launcher), events, default);
-        Env { topology, log, broken, budget, clock }
+        Env { topology, log, broken, budget, clock, stands, begun }
     }
 
     /// With `rm-1` registered.

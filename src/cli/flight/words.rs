@@ -193,7 +193,9 @@ pub fn session(of: u32, payload: &[u8]) -> String {
         kind::HANDED => "lines were handed to the shim".to_owned(),
         kind::RESTARTED => "the server was started again".to_owned(),
         kind::KEYED => "requests with keys were carried out".to_owned(),
-        kind::STANDING => "what operators told its partitions holds for the next session".to_owned(),
+        kind::STANDING => {
+            "what operators told partitions that are not there holds for the next of their names".to_owned()
+        }
         kind::REFUSED => {
             format!("numbered configuration {} was refused: {}", value[0], value[1].as_str().unwrap_or_default())
         }

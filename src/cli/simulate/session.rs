@@ -8,7 +8,7 @@ use crate::{
     actors::{
         application,
         rm::{
-            record::{self, Ended, Manner, SavedQuestion, SavedSession, kind},
+            record::{self, Ended, Manner, SavedQuestion, SavedSession, SavedStandings, kind},
             snapshot,
             streams::Stream,
             traced::Traced,
@@ -250,6 +250,8 @@ impl Server {
             numbers: self.log.numbers.clone(),
             keys: self.log.keys.clone(),
             events: Some(self.log.events),
+            // No configuration of this world leaves a partition out.
+            standing: SavedStandings::new(),
         };
         let place = log::Place { index: self.log.last(), from };
         // What it holds is on the disk before it.

@@ -8,7 +8,7 @@ use crate::{
         rig::{self, NEVER, follows, leads, sees, session, start, start_with},
     },
     common::command,
-    shim::server::{Lines, Server},
+    shim::server::{CONFIG, Lines, Server},
     wired::rig::{Running, until},
 };
 
@@ -205,6 +205,60 @@ async fn hand_over(from: &Server, to: &Server) {
     assert_eq!(status, 200, "{told}");
     leads(to).await;
     follows(from).await;
+}
+
+#[tokio::test]
+async fn what_was_taken_back_holds_for_the_next_session_at_a_server_that_knows_the_opposite() {
+    let test = "what_was_taken_back_holds_for_the_next_session_at_a_server_that_knows_the_opposite";
+    let Some(etcd) = rig::etcd(test) else { return };
+    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let (first, second) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
+    begun(&first).await;
+    drain(&first, "n1", "disk").await;
+    stop(&first, "stop").await;
+    hand_over(&first, &second).await;
+    drained(&second, "n1").await;
+    hand_over(&second, &first).await;
+    tell(&first, "undrain", "n1").await;
+    stop(&first, "resume").await;
+    assert_eq!(first.delete("/si/v1/rm/rm-1").await.0, 200);
+    hand_over(&first, &second).await;
+    begun(&second).await;
+    assert_eq!(second.get(STATUS).await.1["drained"], json!([]));
+    assert_eq!(second.get(QUEUE).await.1["order"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_partition_that_a_configuration_left_out_is_as_operators_told_it_wherever_it_comes_back() {
+    let test = "a_partition_that_a_configuration_left_out_is_as_operators_told_it_wherever_it_comes_back";
+    let Some(etcd) = rig::etcd(test) else { return };
+    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    // With a snapshot after every few records.
+    let (first, second) = (start(&etcd, one.path(), "2000"), start(&etcd, two.path(), "2000"));
+    let both = format!("{CONFIG}  - name: gpu\n    queues:\n      - name: root\n        submitacl: '*'\n");
+    assert_eq!(first.send("POST", "/si/v1/rm", &json!({"rmID": "rm-1", "config": both})).await.0, 200);
+    let node = json!({"nodes": [{"nodeID": "g1", "action": "CREATE", "attributes": {"si/node-partition": "gpu"}}]});
+    assert_eq!(first.send("POST", "/si/v1/rm/rm-1/nodes", &node).await.0, 202);
+    let status = "/api/v1/partition/gpu/resource/status";
+    until(&first, status, |status| status["online"]["nodelist"] == "g1").await;
+    let order = json!({"targets": "g1", "reason": "fan"});
+    assert_eq!(say(&first, "/api/v1/partition/gpu/resource/drain", order).await.0, 200);
+    let configure = async |server: &Server, text: &str| {
+        let (status, told) = server.send("PUT", "/si/v1/rm/rm-1/configuration", &json!({"config": text})).await;
+        assert_eq!(status, 200, "{told}");
+    };
+    configure(&first, CONFIG).await;
+    let nodes: Vec<String> = (0..40).map(|nth| format!("n{nth}")).collect();
+    first.nodes(&nodes.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    hand_over(&first, &second).await;
+    configure(&second, &both).await;
+    assert_eq!(second.send("POST", "/si/v1/rm/rm-1/nodes", &node).await.0, 202);
+    let shown = until(&second, status, |status| status["online"]["nodelist"] == "g1").await;
+    assert_eq!(
+        (&shown["drained"][0]["nodelist"], &shown["drained"][0]["reason"]),
+        (&json!("g1"), &json!("fan")),
+        "{shown}"
+    );
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! What operators had told the partitions of a session that ended: the next session begins with it, whichever server leads then.
+//! What operators had told partitions of a session that ended, or that a configuration left out: the next of that name begins with
+//! it, whichever server leads then.
 
 use std::{collections::BTreeMap, sync::Arc};
 

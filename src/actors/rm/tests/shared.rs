@@ -119,6 +119,29 @@ impl Env {
         }
         self.settle().await;
     }
+
+    /// What operators have told a partition.
+    fn drains(&self, internal: &str, hosts: &[&str]) {
+        let hosts = hosts.iter().map(|host| (*host).into()).collect();
+        self.stands.lock().unwrap().insert(internal.into(), Standing { hosts, ..Standing::default() });
+    }
+
+    /// The hosts with which partitions began since this was asked, that were drained before; `None`: the journal tells.
+    fn begun(&self) -> Vec<Option<Vec<Arc<str>>>> {
+        let begun = std::mem::take(&mut *self.begun.lock().unwrap());
+        begun.into_iter().map(|standing| standing.map(|standing| standing.hosts)).collect()
+    }
+}
+
+fn hosts(hosts: &[&str]) -> Option<Vec<Arc<str>>> {
+    Some(hosts.iter().map(|host| (*host).into()).collect())
+}
+
+const ONE: &str = "partitions: [{name: default, queues: [{name: root}]}]";
+const TWO: &str = "partitions: [{name: default, queues: [{name: root}]}, {name: gpu, queues: [{name: root}]}]";
+
+async fn configured(env: &Env, text: &str) {
+    env.topology.configure("rm-1", None, "", text.into(), map(&[]), false).await.unwrap();
 }
 
 #[actix::test]
@@ -187,4 +210,101 @@ async fn one_whose_log_is_gone_is_known_no_more() {
     kept.addr.do_send(Elsewhere(moved("rm-1", None)));
     env.pass(Duration::from_secs(1)).await;
     assert!(Arc::ptr_eq(&env.rm(), &kept) && kept.addr.connected());
+}
+
+#[actix::test]
+async fn what_operators_took_back_holds_at_the_next_server_whatever_its_journal_knows() {
+    let env = one_of_several();
+    let log = Arc::<Memory>::default();
+    env.begins("rm-1", log.clone()).await;
+    env.register("rm-1", &[]).await;
+    assert_eq!(env.begun(), [None], "what the log has never had is known to the journal, if at all");
+    env.ends("rm-1").await.unwrap();
+    env.hands_over("rm-1", true).await;
+    env.takes_over("rm-1", &log).await;
+    env.register("rm-1", &[]).await;
+    assert_eq!(env.begun(), [hosts(&[])], "nothing is drained");
+    env.drains("[rm-1]default", &["h1"]);
+    env.ends("rm-1").await.unwrap();
+    env.hands_over("rm-1", true).await;
+    env.takes_over("rm-1", &log).await;
+    env.register("rm-1", &[]).await;
+    assert_eq!(env.begun(), [hosts(&["h1"])]);
+}
+
+#[actix::test]
+async fn a_log_that_holds_a_drain_is_not_forgotten() {
+    let env = one_of_several();
+    let (drained, other) = (Arc::<Memory>::default(), Arc::<Memory>::default());
+    env.drains("[drained]default", &["h1"]);
+    for (rm, log) in [("drained", &drained), ("plain", &other)] {
+        env.begins(rm, log.clone()).await;
+        env.register(rm, &[]).await;
+        env.ends(rm).await.unwrap();
+    }
+    env.others_end(101).await;
+    // Files are removed on a thread of their own.
+    for _ in 0..1_000 {
+        if other.is_removed() {
+            break;
+        }
+        env.pass(Duration::from_millis(10)).await;
+    }
+    assert!(other.is_removed() && env.topology.find("plain").is_none());
+    assert!(!drained.is_removed());
+    env.begun();
+    assert_eq!(env.register("drained", &[]).await, 2);
+    assert_eq!(env.begun(), [hosts(&["h1"])]);
+    // At another server as well, which goes by the log.
+    env.ends("drained").await.unwrap();
+    env.hands_over("drained", true).await;
+    env.takes_over("drained", &drained).await;
+    env.others_end(101).await;
+    assert!(!drained.is_removed() && env.topology.find("drained").is_some());
+}
+
+#[actix::test]
+async fn a_partition_that_a_configuration_left_out_comes_back_as_operators_told_it() {
+    let env = one_of_several();
+    let log = Arc::<Memory>::default();
+    env.begins("rm-1", log.clone()).await;
+    let with_two = Registration { rm: "rm-1".into(), config: TWO.into(), ..Default::default() };
+    let with_one = Registration { config: ONE.into(), ..with_two.clone() };
+    env.try_register(with_two.clone()).await.unwrap();
+    env.drains("[rm-1]gpu", &["g1"]);
+    env.begun();
+    configured(&env, ONE).await;
+    configured(&env, TWO).await;
+    assert_eq!(env.begun(), [hosts(&["g1"])]);
+    // Over a move.
+    configured(&env, ONE).await;
+    env.hands_over("rm-1", true).await;
+    env.takes_over("rm-1", &log).await;
+    env.begun();
+    configured(&env, TWO).await;
+    assert_eq!(env.begun(), [hosts(&["g1"])]);
+    // Over a registration without it, which begins a log, and a move.
+    env.try_register(with_one.clone()).await.unwrap();
+    env.hands_over("rm-1", true).await;
+    env.takes_over("rm-1", &log).await;
+    env.begun();
+    configured(&env, TWO).await;
+    assert_eq!(env.begun(), [hosts(&["g1"])]);
+    // Over the end of a session that did not have it.
+    configured(&env, ONE).await;
+    env.ends("rm-1").await.unwrap();
+    env.hands_over("rm-1", true).await;
+    env.takes_over("rm-1", &log).await;
+    env.try_register(with_one).await.unwrap();
+    env.begun();
+    env.try_register(with_two).await.unwrap();
+    assert_eq!(env.begun(), [hosts(&[]), hosts(&["g1"])]);
+    // What is taken back is forgotten.
+    env.drains("[rm-1]gpu", &[]);
+    configured(&env, ONE).await;
+    env.hands_over("rm-1", true).await;
+    env.takes_over("rm-1", &log).await;
+    env.begun();
+    configured(&env, TWO).await;
+    assert_eq!(env.begun(), [hosts(&[])]);
 }

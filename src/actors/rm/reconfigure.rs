@@ -31,8 +31,12 @@ pub struct Reconfigure {
     pub config: Arc<LoadedConfig>,
     /// It is the server's own.
     pub default_config: bool,
+    /// It is the one that holds for all servers of a cluster.
+    pub shared: bool,
     /// Only where the session follows the server's own configuration: its reload.
     pub only_default: bool,
+    /// Only in the place of one that held for all servers of a cluster.
+    pub only_shared: bool,
     /// The policy group that it is for; empty: none is named.
     pub policy_group: Arc<str>,
     /// Extra configuration with what it says about the resource manager; `None` leaves it as it is.
@@ -126,7 +130,7 @@ impl RmActor {
             );
             return Err(refused(&detail));
         }
-        let not_meant = msg.only_default && !session.default_config;
+        let not_meant = (msg.only_default && !session.default_config) || (msg.only_shared && !session.shared_config);
         if not_meant || session.config.checksum == msg.config.checksum {
             return Ok(None);
         }
@@ -171,8 +175,10 @@ impl RmActor {
         }
         // Also where the text is the same: from now on the session follows the server's, or keeps its own.
         let follows = if msg.only_default { session.default_config } else { msg.default_config };
-        let follows = std::mem::replace(&mut session.default_config, follows) != follows;
-        let (tenant, is_new) = (msg.tenant, changed || follows || msg.extra.is_some());
+        let shared = follows && msg.shared;
+        let turned = follows != session.default_config || shared != session.shared_config;
+        (session.default_config, session.shared_config) = (follows, shared);
+        let (tenant, is_new) = (msg.tenant, changed || turned || msg.extra.is_some());
         if msg.extra.is_some() {
             session.tenant = tenant;
         }
@@ -200,6 +206,7 @@ impl RmActor {
                 default_config: session.default_config,
                 extra: session.extra.clone(),
                 tenant: session.tenant,
+                shared: session.shared_config,
             };
             log.append(kind::RECONFIGURED, self.clock.now(), &record::json(&changed));
             log.wait(session.epoch, session.buffer.last(), None, Vec::new());

@@ -361,6 +361,9 @@ pub struct Registered {
     /// releases: what it says now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fixed: Option<BTreeMap<String, String>>,
+    /// The configuration is the one that holds for all servers of a cluster.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
 }
 
 /// The configuration of a session changed.
@@ -375,6 +378,9 @@ pub struct Reconfigured {
     pub extra: Arc<BTreeMap<String, String>>,
     /// It leaves the settings of the whole process as they are.
     pub tenant: bool,
+    /// The configuration is the one that holds for all servers of a cluster.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
 }
 
 /// A session ended, or what is known of it is not enough to go on.

@@ -48,6 +48,8 @@ pub struct Register {
     pub config: Arc<LoadedConfig>,
     /// The registration brought no configuration: the server's own is in force and follows its reload.
     pub default_config: bool,
+    /// It is the one that holds for all servers of a cluster.
+    pub shared: bool,
     /// Extra configuration.
     pub extra: Arc<BTreeMap<String, String>>,
     /// What it says about the resource manager.
@@ -292,6 +294,7 @@ impl RmActor {
             policy_group: msg.policy_group,
             config: msg.config,
             default_config: msg.default_config,
+            shared_config: msg.shared,
             fixed: fixed_of(&msg.extra),
             extra: msg.extra,
             budget: Budget::new(msg.settings.inward, msg.settings.outward),

@@ -198,6 +198,7 @@ impl RmActor {
             policy_group: registered.policy_group,
             config: Arc::new(config),
             default_config: registered.default_config,
+            shared_config: registered.shared,
             fixed: registered.fixed.unwrap_or_else(|| fixed_of(&registered.extra)),
             extra: registered.extra,
             settings,

@@ -54,6 +54,8 @@ pub struct Session {
     pub config: Arc<LoadedConfig>,
     /// It is the server's own.
     pub default_config: bool,
+    /// It is the one that holds for all servers of a cluster, or held.
+    pub shared_config: bool,
     /// Extra configuration in force.
     pub extra: Arc<BTreeMap<String, String>>,
     /// What the extra configuration says about the resource manager.
@@ -276,6 +278,7 @@ impl Session {
             sync,
             events: None,
             fixed: Some(self.fixed.clone()),
+            shared: self.shared_config,
         }
     }
 

@@ -293,7 +293,9 @@ impl Env {
         let reconfigure = Reconfigure {
             config: Arc::new(config::load(text).expect("valid")),
             default_config: false,
+            shared: false,
             only_default: false,
+            only_shared: false,
             policy_group: "".into(),
             extra,
             tenant: false,

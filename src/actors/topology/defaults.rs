@@ -17,11 +17,13 @@ pub(super) struct Defaults {
     own: Arc<LoadedConfig>,
     /// Of the cluster.
     shared: Option<Arc<LoadedConfig>>,
+    /// The cluster has one that was not taken here.
+    untaken: bool,
 }
 
 impl Defaults {
     pub(super) fn of(own: LoadedConfig) -> Defaults {
-        Defaults { own: Arc::new(own), shared: None }
+        Defaults { own: Arc::new(own), shared: None, untaken: false }
     }
 
     /// What is in force.
@@ -41,12 +43,17 @@ impl Topology {
                 return (false, Vec::new());
             }
         }
-        (true, self.follow_default(self.known()).await)
+        (true, self.follow_default(self.known(), false).await)
     }
 
     /// The server's own configuration.
     pub fn own_default(&self) -> Arc<LoadedConfig> {
         lock(&self.defaults).own.clone()
+    }
+
+    /// It is the one that holds for all servers of the cluster.
+    pub(super) fn is_shared(&self, config: &Arc<LoadedConfig>) -> bool {
+        lock(&self.defaults).shared.as_ref().is_some_and(|shared| Arc::ptr_eq(shared, config))
     }
 
     /// This holds for all servers of the cluster.
@@ -66,46 +73,60 @@ impl Topology {
                         code = "configuration-refused",
                         "the configuration that holds for all servers of the cluster is not taken here, and stays as it was: {why}"
                     );
+                    lock(&self.defaults).untaken = true;
                     return;
                 }
             },
         };
         let checksum = loaded.as_ref().map(|config| config.checksum.clone());
-        let before = std::mem::replace(&mut lock(&self.defaults).shared, loaded);
+        let before = {
+            let mut defaults = lock(&self.defaults);
+            defaults.untaken = false;
+            std::mem::replace(&mut defaults.shared, loaded)
+        };
         if before.map(|config| config.checksum.clone()) == checksum {
             return;
         }
         tracing::info!(by, since, checksum, "what holds for all servers of the cluster changed");
-        self.follow(self.known()).await;
+        self.follow(self.known(), false).await;
     }
 
-    /// This server leads a resource manager from now on: it follows what holds for all servers.
+    /// This server leads a resource manager from now on: it follows what holds for all servers. Where nothing does, the server's own
+    /// takes the place of what held before and was taken back while its leader was away; what another server has as its own stays.
     pub async fn renew(&self, rm: &str) {
-        if lock(&self.defaults).shared.is_some() {
-            self.follow(self.find(rm).into_iter().collect()).await;
+        let (only_shared, untaken) = {
+            let defaults = lock(&self.defaults);
+            (defaults.shared.is_none(), defaults.untaken)
+        };
+        if !(only_shared && untaken) {
+            self.follow(self.find(rm).into_iter().collect(), only_shared).await;
         }
     }
 
     /// Sessions go on over a restart: those that brought no configuration take the server's own, which may be another one by now.
     pub async fn renew_all(&self) {
-        self.follow(self.known()).await;
+        self.follow(self.known(), false).await;
     }
 
-    async fn follow(&self, all: Vec<Arc<RmHandle>>) {
-        for (rm, refusal) in self.follow_default(all).await {
+    async fn follow(&self, all: Vec<Arc<RmHandle>>, only_shared: bool) {
+        for (rm, refusal) in self.follow_default(all, only_shared).await {
             tracing::error!(code = "configuration-refused", rm = &*rm, "{}", refusal.detail);
         }
     }
 
-    /// Has those that brought no configuration take the one in force. Gives who refused it.
-    async fn follow_default(&self, all: Vec<Arc<RmHandle>>) -> Vec<(Arc<str>, Refusal)> {
+    /// Has those that brought no configuration take the one in force, or only those that have one that held for all servers. Gives
+    /// who refused it.
+    async fn follow_default(&self, all: Vec<Arc<RmHandle>>, only_shared: bool) -> Vec<(Arc<str>, Refusal)> {
         let config = lock(&self.defaults).present();
+        let shared = self.is_shared(&config);
         let mut refused = Vec::new();
         for handle in all {
             let message = Reconfigure {
                 config: config.clone(),
                 default_config: true,
+                shared,
                 only_default: true,
+                only_shared,
                 policy_group: Arc::default(),
                 extra: None,
                 tenant: false,

@@ -108,6 +108,7 @@ impl Topology {
         let settings = self.read_settings(&registration.extra, registration.tenant)?;
         let default_config = registration.config.is_empty();
         let config = self.load(registration.config, "registration of RM failed").await?;
+        let shared = default_config && self.is_shared(&config);
         let extra = Arc::new(registration.extra);
         let policy_group: Arc<str> = registration.policy_group.into();
         for _ in 0..3 {
@@ -123,6 +124,7 @@ impl Topology {
                 build_info: registration.build_info.clone(),
                 config: config.clone(),
                 default_config,
+                shared,
                 extra: extra.clone(),
                 settings: settings.clone(),
                 predicates: registration.predicates,
@@ -179,11 +181,14 @@ impl Topology {
         let settings = self.read_settings(&extra, tenant)?;
         let default_config = text.is_empty();
         let config = self.load_update(text).await?;
+        let shared = default_config && self.is_shared(&config);
         let extra = Arc::new(extra);
         let message = Reconfigure {
             config: config.clone(),
             default_config,
+            shared,
             only_default: false,
+            only_shared: false,
             policy_group: policy_group.into(),
             extra: Some((extra.clone(), settings)),
             tenant,

@@ -269,6 +269,7 @@ impl Server {
             build_info: BTreeMap::new(),
             config: world.configs[0].as_str().into(),
             default_config: false,
+            shared: false,
             extra: Arc::new(world.extra.clone()),
             predicates: world.shim.asked,
             state_dump: false,
@@ -663,14 +664,12 @@ impl Server {
 
     /// Another configuration.
     pub fn configure(&mut self, text: &str) {
-        let Ok(config) = config::load(text) else { return };
-        if self.stopped {
-            return;
-        }
+        let Some(config) = config::load(text).ok().filter(|_| !self.stopped) else { return };
         self.registered.config = text.into();
         let changed = record::Reconfigured {
             config: text.into(),
             default_config: false,
+            shared: false,
             extra: self.registered.extra.clone(),
             tenant: true,
         };

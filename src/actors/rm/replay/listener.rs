@@ -121,6 +121,7 @@ mod tests {
             build_info: Default::default(),
             config: CONFIG.into(),
             default_config: false,
+            shared: false,
             extra: Default::default(),
             predicates: 0,
             state_dump: false,

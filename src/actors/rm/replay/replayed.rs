@@ -107,8 +107,8 @@ impl Replayed {
     }
 
     pub(super) fn reconfigured(&mut self, changed: Reconfigured) {
-        let Reconfigured { config, default_config, extra, tenant } = changed;
-        self.registered = Registered { config, default_config, extra, tenant, ..self.registered.clone() };
+        let Reconfigured { config, default_config, extra, tenant, shared } = changed;
+        self.registered = Registered { config, default_config, extra, tenant, shared, ..self.registered.clone() };
         self.settings = RmSettings::of(&self.registered).ok();
     }
 

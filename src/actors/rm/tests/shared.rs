@@ -13,6 +13,7 @@ use crate::{
         replay::Found,
     },
     messages::{
+        leaders::SharedConfig,
         rm::{RefusalKind, Unregister},
     },
     store::log::{Far, Place, WriteError, far},
@@ -307,4 +308,55 @@ async fn a_partition_that_a_configuration_left_out_comes_back_as_operators_told_
     env.begun();
     configured(&env, TWO).await;
     assert_eq!(env.begun(), [hosts(&[])]);
+}
+
+#[actix::test]
+async fn what_held_for_all_servers_and_was_taken_back_meanwhile_is_left_when_another_goes_on() {
+    let text =
+        |name: &str| format!("partitions: [{{name: default, queues: [{{name: root, queues: [{{name: {name}}}]}}]}}]");
+    let env = one_of_several();
+    let log = Arc::<Memory>::default();
+    let own = async |name: &str| env.topology.reload_default(config::load(&text(name)).unwrap()).await;
+    let share = async |config: Option<String>| env.topology.share(SharedConfig { config, ..Default::default() }).await;
+    let in_force = || env.topology.directory.get().rms[0].config.text.to_string();
+    own("first").await;
+    env.begins("rm-1", log.clone()).await;
+    env.register("rm-1", &[]).await;
+    // What another server has as its own stays.
+    env.hands_over("rm-1", true).await;
+    own("second").await;
+    env.takes_over("rm-1", &log).await;
+    env.topology.renew("rm-1").await;
+    assert_eq!(in_force(), text("first"));
+    share(Some(text("shared"))).await;
+    assert_eq!(in_force(), text("shared"));
+    env.hands_over("rm-1", true).await;
+    share(None).await;
+    env.takes_over("rm-1", &log).await;
+    assert_eq!(in_force(), text("shared"));
+    env.topology.renew("rm-1").await;
+    assert_eq!(in_force(), text("second"));
+    // One that registers while it holds, and a text that holds as well as the server's own.
+    share(Some(text("shared"))).await;
+    env.register("rm-1", &[]).await;
+    env.hands_over("rm-1", true).await;
+    share(None).await;
+    env.takes_over("rm-1", &log).await;
+    env.topology.renew("rm-1").await;
+    assert_eq!(in_force(), text("second"));
+    share(Some(text("second"))).await;
+    env.hands_over("rm-1", true).await;
+    share(None).await;
+    own("third").await;
+    env.takes_over("rm-1", &log).await;
+    env.topology.renew("rm-1").await;
+    assert_eq!(in_force(), text("third"));
+    // One that this server cannot read is in force where it can be read: nothing is known to have been taken back.
+    share(Some(text("shared"))).await;
+    env.hands_over("rm-1", true).await;
+    share(None).await;
+    share(Some("partitions: nonsense".to_owned())).await;
+    env.takes_over("rm-1", &log).await;
+    env.topology.renew("rm-1").await;
+    assert_eq!(in_force(), text("shared"));
 }

@@ -78,13 +78,25 @@ impl Handler<Register> for RmActor {
         let room = self.room_for(&msg);
         AtomicResponse::new(Box::pin(room.into_actor(self).then(|room, actor, ctx| match room {
             Ok(()) => actor.replace(msg, ctx).boxed_local(),
-            Err(why) => ready(Err(not_recorded(&why))).into_actor(actor).boxed_local(),
+            Err(why) => {
+                // Whoever asks sees that, and it is tried again.
+                actor.commit(ctx);
+                ready(Err(not_recorded(&why))).into_actor(actor).boxed_local()
+            }
         })))
     }
 }
 
 fn not_recorded(why: &str) -> Refusal {
     Refusal::new(RefusalKind::Closing, format!("{why}: register again"))
+}
+
+fn end_not_recorded(rm: &str, why: &str) -> Refusal {
+    let detail = format!(
+        "resource manager \"{rm}\" takes nothing any more, and its end is not recorded: {why}; after a restart, or at another \
+         server, it goes on: unregister again when it can be written"
+    );
+    Refusal::new(RefusalKind::Closing, detail)
 }
 
 impl Handler<Unregister> for RmActor {
@@ -114,13 +126,12 @@ impl Handler<Unregister> for RmActor {
                     }
                     (known, actor.flushed(true))
                 })
-                // An end that is not on the disk is told of as one all the same: nothing goes on in this process.
+                // One that is not recorded may be undone by a restart, or by another server: it is not told of as one.
                 .then(|(known, flushed), actor, _| {
+                    let id = actor.id.clone();
                     async move {
-                        if let Err(why) = flushed.await {
-                            tracing::error!(code = "log-not-written", "{why}");
-                        }
-                        known
+                        let flushed = flushed.await;
+                        known.and_then(|()| flushed.map_err(|why| end_not_recorded(&id, &why)))
                     }
                     .into_actor(actor)
                 })
@@ -135,10 +146,19 @@ impl Handler<Unregister> for RmActor {
 
 impl RmActor {
     /// Whether a registration can be recorded, where there is a session that it would end for nothing.
-    fn room_for(&self, msg: &Register) -> impl Future<Output = Result<(), Arc<str>>> + use<> {
+    fn room_for(&mut self, msg: &Register) -> impl Future<Output = Result<(), Arc<str>>> + use<> {
+        let (has_session, is_far) = (self.session.is_some(), self.far.is_some());
+        let now = self.clock.now();
+        let to_try = self.log.as_mut().filter(|_| has_session && is_far);
+        let is_tried = to_try.map(|log| log.append(kind::HANDED, now, &record::handed(log.handed))).is_some();
+        if is_tried {
+            // Only something that is taken tells that etcd takes something: it may be gone since the last record.
+            self.line_waits();
+        }
         // It may be written again by now.
-        let tried_again = self.log.as_ref().and_then(|log| log.failing()).map(|_| self.flushed(false));
-        let is_local = self.session.is_some() && self.far.is_none();
+        let is_failing = self.log.as_ref().is_some_and(|log| log.failing().is_some());
+        let tried_again = (is_tried || is_failing).then(|| self.flushed(false));
+        let is_local = has_session && !is_far;
         let dir = self.log.as_ref().filter(|_| is_local).map(|log| log.logs.directory(&self.id));
         // Beside the configuration it takes little.
         let bytes = msg.config.text.len() + (64 << 10);
@@ -263,6 +283,8 @@ impl RmActor {
             let ended = Ended { epoch: self.epoch, why: why.clone(), lost: false, events: Some(log.events) };
             log.begin_segment();
             log.append(kind::ENDED, self.clock.now(), &record::json(&ended));
+            // So that it is tried again.
+            log.wait(self.epoch, 0, None, Vec::new());
             log.snapshots.clear();
         }
         self.enter(RmState::Stopped, why);
@@ -278,6 +300,7 @@ impl RmActor {
             // Beside what is kept of what operators said.
             let ended = Ended { epoch: self.epoch, why: VOLUNTARY.into(), lost: false, events: Some(log.events) };
             log.append(kind::ENDED, self.clock.now(), &record::json(&ended));
+            log.wait(self.epoch, 0, None, Vec::new());
         }
         self.enter(RmState::Stopped, VOLUNTARY);
     }

@@ -360,3 +360,55 @@ async fn what_held_for_all_servers_and_was_taken_back_meanwhile_is_left_when_ano
     env.topology.renew("rm-1").await;
     assert_eq!(in_force(), text("shared"));
 }
+
+#[actix::test]
+async fn an_end_that_is_not_recorded_is_not_told_of_as_one() {
+    let env = one_of_several();
+    let log = Arc::<Memory>::default();
+    env.begins("rm-1", log.clone()).await;
+    env.register("rm-1", &[]).await;
+    log.refuses.store(true, SeqCst);
+    for _ in 0..2 {
+        let refused = env.ends("rm-1").await.unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::Closing);
+        assert!(refused.detail.contains("unregister again when it can be written"), "{refused:?}");
+        assert_eq!(env.state().await, RmState::Stopped);
+        assert_eq!(log.found("rm-1").state.name(), "session", "another server would go on");
+    }
+    log.refuses.store(false, SeqCst);
+    env.ends("rm-1").await.unwrap();
+    assert_eq!(log.found("rm-1").state.name(), "ended");
+    // Nobody has to say it again where the server lives.
+    env.register("rm-1", &[]).await;
+    log.refuses.store(true, SeqCst);
+    env.ends("rm-1").await.unwrap_err();
+    log.refuses.store(false, SeqCst);
+    for _ in 0..1_000 {
+        if log.found("rm-1").state.name() == "ended" {
+            return;
+        }
+        env.pass(Duration::from_millis(10)).await;
+    }
+    panic!("it is tried again");
+}
+
+#[actix::test]
+async fn a_registration_that_is_refused_leaves_the_session_also_when_nobody_knew_that_etcd_is_gone() {
+    let env = one_of_several();
+    let log = Arc::<Memory>::default();
+    env.begins("rm-1", log.clone()).await;
+    env.register("rm-1", &[]).await;
+    let mut stream = env.stream(0).await;
+    for _ in 0..100 {
+        env.pass(Duration::from_millis(10)).await;
+    }
+    log.refuses.store(true, SeqCst);
+    let with = || Registration { rm: "rm-1".into(), ..Default::default() };
+    let refused = env.try_register(with()).await.unwrap_err();
+    assert!(matches!(refused, Refusals::Other(refusal) if refusal.kind == RefusalKind::Closing));
+    let info = env.info().await;
+    assert_eq!((info.state, info.epoch), (RmState::Running, 1));
+    assert!(stream.closing().is_none(), "its stream is open");
+    log.refuses.store(false, SeqCst);
+    assert_eq!(env.register("rm-1", &[]).await, 2);
+}

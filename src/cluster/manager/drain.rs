@@ -107,7 +107,7 @@ impl Manager {
         self.loads.get(id).into_iter().flatten().find(|follow| follow.rm == rm)
     }
 
-    fn follows(&self, id: &str, rm: &str) -> bool {
+    pub(super) fn follows(&self, id: &str, rm: &str) -> bool {
         self.said_of(id, rm).is_some_and(|follow| follow.fault.is_none())
     }
 

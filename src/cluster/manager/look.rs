@@ -7,6 +7,32 @@ use tokio::time::Instant;
 use super::{COMPACT, DATABASE, DRAINED, EACH, Known, LOOK, Manager, REFUSES, Role, STILL, Word};
 use crate::cluster::{etcd::PATIENCE, follow::Fault, probe};
 
+/// Resource managers that a server takes in one look, of those that another may take as well.
+const AT_ONCE: usize = 10;
+
+/// Takes that are left to others, a while: whoever leads less is quicker.
+#[derive(Clone, Copy)]
+struct Modest {
+    led: usize,
+    /// In this look.
+    taken: usize,
+    /// There is nobody to leave anything to.
+    alone: bool,
+    /// Beyond that.
+    more: Duration,
+}
+
+impl Modest {
+    /// Whether one that has been vacant for so long, and may be taken after this time, is taken now. Each counts for the next, and
+    /// in one look there are few: what others take meanwhile is seen by the next.
+    fn takes(&mut self, vacant: Duration, wait: Duration) -> bool {
+        let modest = EACH * u32::try_from((self.led + self.taken).min(8)).unwrap_or(8);
+        let takes = self.taken < AT_ONCE && vacant >= wait + modest + self.more;
+        self.taken += usize::from(takes && !self.alone);
+        takes
+    }
+}
+
 impl Manager {
     /// Looks what is to be done.
     pub(super) fn look(&mut self) {
@@ -21,12 +47,22 @@ impl Manager {
         self.say_load();
         self.evacuate();
         let led = self.known.values().filter(|known| matches!(known.role, Role::Leads(_) | Role::Changes)).count();
-        let modest = EACH * u32::try_from(led.min(8)).unwrap_or(8);
         // Others go first, where there are any who can.
-        let modest = if self.is_drained() { modest + DRAINED } else { modest };
+        let may_take =
+            |id: &String| *id != self.options.me.id && !self.refusing.contains_key(id) && !self.drains.contains_key(id);
+        let alone = !self.servers.keys().any(may_take);
+        let more = if self.is_drained() { DRAINED } else { Duration::ZERO };
+        let mut modest = Modest { led, taken: 0, alone, more };
         let mut take = Vec::new();
         let mut again = Vec::new();
-        for name in self.known.keys().cloned().collect::<Vec<_>>() {
+        let mut names: Vec<_> = self.known.keys().cloned().collect();
+        if !names.is_empty() {
+            // Servers that look at the same time do not want the same.
+            let place = self.options.me.id.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31) + usize::from(byte));
+            let at = place % names.len();
+            names.rotate_left(at);
+        }
+        for name in names {
             self.announce(&name);
             let Some(known) = self.known.get(&name) else { continue };
             let Role::Follows(following) = &known.role else { continue };
@@ -59,12 +95,12 @@ impl Manager {
             // Who was named goes first, and who has less to do.
             let own = known.head.server == self.options.me.id;
             let wait = match &known.head.next {
-                _ if own => Duration::ZERO,
-                Some(next) if *next == self.options.me.id => Duration::ZERO,
-                Some(_) => STILL + modest + late,
-                None => modest + late,
+                _ if own => None,
+                Some(next) if *next == self.options.me.id => None,
+                Some(_) => Some(STILL + late),
+                None => Some(late),
             };
-            if ready && since.elapsed() >= wait {
+            if ready && wait.is_none_or(|wait| modest.takes(since.elapsed(), wait)) {
                 take.push(name);
             }
         }
@@ -157,5 +193,36 @@ impl Manager {
                 }
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_that_nobody_leads_each_server_takes_some() {
+        let mut left = 100;
+        let mut led = [0, 0];
+        // Two servers that lead nothing look in turns, each a tenth of a second after the last time.
+        let mut looks = 0_u32;
+        while left > 0 {
+            for led in &mut led {
+                let mut modest = Modest { led: *led, taken: 0, alone: false, more: Duration::ZERO };
+                let took = (0..left).filter(|_| modest.takes(LOOK * looks, Duration::ZERO)).count();
+                assert!(took <= AT_ONCE);
+                (*led, left) = (*led + took, left - took);
+            }
+            looks += 1;
+        }
+        assert!(led.iter().all(|led| *led >= 40), "{led:?}");
+        // One that leads nothing goes first.
+        let mut first = Modest { led: 0, taken: 0, alone: false, more: Duration::ZERO };
+        let mut second = Modest { led: 3, ..first };
+        assert!(!second.takes(2 * EACH, Duration::ZERO) && first.takes(2 * EACH, Duration::ZERO));
+        let mut alone = Modest { alone: true, ..second };
+        assert!((0..100).all(|_| alone.takes(3 * EACH, Duration::ZERO)), "who is alone takes all of it at once");
+        let mut drained = Modest { more: DRAINED, ..first };
+        assert!(!drained.takes(STILL, Duration::ZERO) && drained.takes(DRAINED + STILL, Duration::ZERO));
     }
 }

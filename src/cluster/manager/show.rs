@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::oneshot, time::timeout};
 
-use super::{Known, LETTING_GO, Manager, Role, Viewed, Word};
+use super::{Known, LETTING_GO, Manager, Role, Viewed, Word, config::Apply};
 use crate::{
     actors::{
         rm::lead::{Elsewhere, Lead, LetGo, moved},
@@ -161,6 +161,8 @@ impl Manager {
             let handle = self.topology.find(&rm);
             if let Some(handle) = handle.filter(|_| is_own && self.leaving.is_none()) {
                 handle.addr.do_send(Lead { log: group.clone(), found: None });
+                // While it was to be let go it took nothing of what holds for all servers.
+                let _ = self.apply.send(Apply::Led(handle.id.clone()));
                 known.pending.clear();
                 return self.become_role(name, Role::Leads(group));
             }
@@ -201,6 +203,13 @@ impl Manager {
                 if let Some(fault) = self.said_of(id, rm).and_then(|follow| follow.fault.as_ref()) {
                     let detail = format!("server \"{server}\" cannot follow resource manager \"{rm}\": {fault}");
                     return Err(refused(RefusalKind::State, detail));
+                }
+                if !self.follows(id, rm) {
+                    // Nobody would lead it until that is done.
+                    let detail = format!(
+                        "resource manager \"{rm}\" is not handed over: server \"{server}\" still reads its log: try again"
+                    );
+                    return Err(refused(RefusalKind::Closing, detail));
                 }
                 let leader = Leader { http: at.http.clone(), grpc: at.grpc.clone() };
                 Ok(Some((name, (id.clone(), Arc::new(leader)))))

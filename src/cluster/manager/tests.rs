@@ -102,6 +102,24 @@ async fn who_cannot_follow_is_not_moved_to() {
 }
 
 #[actix::test]
+async fn who_still_reads_is_not_moved_to() {
+    let mut manager = manager();
+    let group = Group::new(manager.setup(), head("me"), 7, Default::default());
+    manager.known.insert("rm-1".to_owned(), Known::new(head("me"), 7, Role::Leads(group)));
+    let other = Server { id: "other".to_owned(), http: "http://other:9080".to_owned(), ..Server::default() };
+    manager.servers.insert(other.id.clone(), other);
+    let (reply, mut done) = oneshot::channel();
+    manager.hand("rm-1", "other", reply);
+    let refused = done.try_recv().expect("an answer").expect_err("refused");
+    assert_eq!(refused.kind, RefusalKind::Closing);
+    assert!(refused.detail.contains("still reads its log"), "{refused:?}");
+    assert!(matches!(manager.known["rm-1"].role, Role::Leads(_)), "it leads on");
+    manager.loads.insert("other".to_owned(), vec![FollowStatus { rm: "rm-1".to_owned(), applied: 3, fault: None }]);
+    manager.hand("rm-1", "other", oneshot::channel().0);
+    assert!(matches!(manager.known["rm-1"].role, Role::Changes), "it is handed over");
+}
+
+#[actix::test]
 async fn a_copy_of_this_server_that_took_over_is_another_leader() {
     let mut manager = manager();
     let group = Group::new(manager.setup(), head("me"), 7, Default::default());

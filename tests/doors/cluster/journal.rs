@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     cluster::{
         proxy::Proxy,
-        rig::{self, NEVER, follows, leads, sees, session, start, start_with},
+        rig::{self, NEVER, follows, leads, said_to_follow, sees, session, start, start_with},
     },
     common::command,
     shim::server::{CONFIG, Lines, Server},
@@ -201,6 +201,7 @@ async fn what_operators_said_holds_for_the_next_session_at_another_server() {
 
 /// The other server leads from now on.
 async fn hand_over(from: &Server, to: &Server) {
+    said_to_follow(from, to).await;
     let (status, told) = say(from, "/api/v1/cluster/move", json!({"rm": "rm-1", "server": to.url("")})).await;
     assert_eq!(status, 200, "{told}");
     leads(to).await;

@@ -255,6 +255,17 @@ pub async fn follows(server: &Server) {
     common::answer("/si/v1/rm/rm-1", ask, |status| *status == 307).await;
 }
 
+/// Waits until this server has heard that the other one follows `rm-1`.
+pub async fn said_to_follow(server: &Server, other: &Server) {
+    let asked = async || server.get("/api/v1/cluster").await.1;
+    let follows = |row: &Value| {
+        let mut all = row["follows"].as_array().into_iter().flatten();
+        row["http"] == other.url("") && all.any(|follow| follow["rmID"] == "rm-1" && follow["fault"].is_null())
+    };
+    common::answer("who follows", asked, |status| status["servers"].as_array().into_iter().flatten().any(follows))
+        .await;
+}
+
 /// Waits until this server sees so many servers.
 pub async fn sees(server: &Server, many: usize) {
     let there = async || server.get("/api/v1/cluster").await.1;

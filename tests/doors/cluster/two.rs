@@ -10,7 +10,7 @@ use serde_json::json;
 use tonic::Code;
 
 use crate::{
-    cluster::rig::{self, NEVER, allocated, ask, follows, leads, run, sees, session, start},
+    cluster::rig::{self, NEVER, allocated, ask, follows, leads, run, said_to_follow, sees, session, start},
     common,
 };
 
@@ -214,6 +214,7 @@ async fn an_operator_moves_the_lead_and_sees_who_has_it() {
     );
     // Asked at whichever server: the command goes where it is sent.
     let mut lines = leader.stream("?after=0").await;
+    said_to_follow(&leader, &other).await;
     let servers = format!("{},{}", other.url(""), leader.url(""));
     run(&["cluster", "--server", &servers, "move", "rm-1", &other.url(""), "--wait"]);
     leads(&other).await;

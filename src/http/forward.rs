@@ -20,7 +20,7 @@ use hyper_util::{
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::problem::Problem;
+use super::problem::{LEADER, Problem};
 use crate::messages::leaders::Leader;
 
 /// How long it may take to reach a server.
@@ -114,7 +114,31 @@ impl Forward {
         told.upgrade("websocket").streaming(pieces(reads))
     }
 
+    /// Its sender follows no redirect, so this server does where the other has just handed over, once.
     async fn ask(
+        &self,
+        leader: &Leader,
+        request: &HttpRequest,
+        body: Bytes,
+        upgrade: bool,
+    ) -> Result<Response<Incoming>, Problem> {
+        let moved = |answer: &Response<Incoming>| answer.status().as_u16() == StatusCode::TEMPORARY_REDIRECT.as_u16();
+        let answer = self.ask_once(leader, request, body.clone(), upgrade).await?;
+        if !moved(&answer) {
+            return Ok(answer);
+        }
+        if let Some(http) = answer.headers().get(LEADER).and_then(|at| at.to_str().ok()) {
+            let next = Leader { http: http.to_owned(), grpc: String::new() };
+            let answer = self.ask_once(&next, request, body, upgrade).await?;
+            if !moved(&answer) {
+                return Ok(answer);
+            }
+        }
+        let detail = format!("the server at {} does not lead any more: try again", leader.http);
+        Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail))
+    }
+
+    async fn ask_once(
         &self,
         leader: &Leader,
         request: &HttpRequest,
@@ -173,4 +197,46 @@ fn pieces(reads: impl AsyncRead + Unpin) -> impl Stream<Item = io::Result<Bytes>
             Err(error) => Some((Err(error), reads)),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::{App, HttpServer, body::to_bytes, test::TestRequest, web};
+
+    use super::*;
+
+    /// A server that sends everybody elsewhere, or answers with what it was told.
+    fn server(elsewhere: Option<String>) -> String {
+        let answer = move |body: Bytes| {
+            let elsewhere = elsewhere.clone();
+            async move {
+                match elsewhere {
+                    Some(leader) => HttpResponse::TemporaryRedirect().insert_header((LEADER, leader)).finish(),
+                    None => HttpResponse::Ok().body(body),
+                }
+            }
+        };
+        let server = HttpServer::new(move || App::new().default_service(web::to(answer.clone()))).workers(1);
+        let server = server.bind(("127.0.0.1", 0)).unwrap();
+        let at = format!("http://{}", server.addrs()[0]);
+        rt::spawn(server.run());
+        at
+    }
+
+    #[actix_web::test]
+    async fn who_has_just_handed_over_is_not_the_last_to_be_asked() {
+        let tls = callboard_client::trust::client(rustls::RootCertStore::empty()).unwrap();
+        let forward = Forward::new(tls, true);
+        let leads = server(None);
+        let once = server(Some(leads.clone()));
+        let twice = server(Some(once.clone()));
+        let request = TestRequest::post().uri("/si/v1/rm/rm-1/nodes").to_http_request();
+        for (at, status) in [(&leads, 200), (&once, 200), (&twice, 503)] {
+            let leader = Leader { http: at.clone(), grpc: String::new() };
+            let answer = forward.send(&leader, &request, Bytes::from_static(b"said")).await;
+            assert_eq!(answer.status().as_u16(), status, "{at}");
+            let told = to_bytes(answer.into_body()).await.unwrap();
+            assert_eq!(&told[..] == b"said", status == 200, "{told:?}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! A server of a cluster, asked about what another one leads: reads are answered from what has reached it, and say how fresh that
 //! is. What only the leader can answer is sent on, or its sender is.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Write as _};
 
 use actix_web::{
     Error, HttpRequest, HttpResponse, ResponseError as _,
@@ -25,6 +25,8 @@ use crate::messages::{
 pub const INDEX: &str = "callboard-index";
 /// And for how many seconds there may have been others, at most.
 pub const LAG: &str = "callboard-lag";
+/// Most bytes of [`INDEX`]: clients and proxies refuse answers whose headers are longer than they expect.
+const LONGEST: usize = 4 << 10;
 
 /// What is told of a partition by its conversations, its journal and what its events led to: the leader has them.
 const LEADERS: [&str; 5] = ["queue", "resource", "releases", "usage", "trends"];
@@ -146,15 +148,29 @@ fn name_in_full(request: &mut ServiceRequest, internal: &str) {
 
 fn mark(answer: &mut ServiceResponse<BoxBody>, fresh: &[Fresh]) {
     let Some(lag) = fresh.iter().map(|fresh| fresh.lag).max() else { return };
-    let indices: Vec<String> =
-        fresh.iter().map(|fresh| format!("{}={}", url::segment(&fresh.rm), fresh.index)).collect();
     let mut put = |name: &'static str, value: String| {
         if let Ok(value) = HeaderValue::from_str(&value) {
             answer.headers_mut().insert(HeaderName::from_static(name), value);
         }
     };
-    put(INDEX, indices.join(", "));
+    if let Some(indices) = indices(fresh) {
+        put(INDEX, indices);
+    }
     put(LAG, format!("{:.3}", lag.as_secs_f64()));
+}
+
+/// By resource manager; `None`: there are too many.
+fn indices(fresh: &[Fresh]) -> Option<String> {
+    let mut all = String::new();
+    for Fresh { rm, index, .. } in fresh {
+        let comma = if all.is_empty() { "" } else { ", " };
+        // A text takes whatever is written to it.
+        let _ = write!(all, "{comma}{}={index}", url::segment(rm));
+        if all.len() > LONGEST {
+            return None;
+        }
+    }
+    Some(all)
 }
 
 /// Sends a request to the leader, or its sender.
@@ -194,7 +210,20 @@ pub async fn elsewhere(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn there_is_a_bound_to_what_is_told_of_indices() {
+        let fresh = |count: usize| {
+            let rm = |n: usize| format!("é{n:03}").into();
+            (0..count).map(|n| Fresh { rm: rm(n), index: 7, lag: Duration::ZERO }).collect::<Vec<_>>()
+        };
+        assert_eq!(indices(&fresh(2)).as_deref(), Some("%C3%A9000=7, %C3%A9001=7"));
+        assert_eq!(indices(&fresh(300)).map(|all| all.len()), Some(300 * 13 - 2));
+        assert_eq!(indices(&fresh(400)), None);
+    }
 
     #[test]
     fn what_only_the_leader_knows_is_told_apart() {

@@ -297,6 +297,13 @@ impl Group {
     }
 
     async fn keep_snapshot(&self, place: Place, bytes: Vec<u8>) -> Result<(), Fault> {
+        let mut inner = self.inner.lock().await;
+        self.be_sure(&mut inner).await?;
+        if inner.head.snapshots.last().is_some_and(|snap| snap.place.index == place.index) {
+            // It is there, and its parts may not be those of this one: lines are kept by time.
+            return Ok(());
+        }
+        drop(inner);
         let (bytes, mut parts) = (Bytes::from(bytes), 0);
         while parts * PART < bytes.len() {
             let part = bytes.slice(parts * PART..bytes.len().min((parts + 1) * PART));
@@ -514,5 +521,27 @@ mod tests {
         group.let_go(18, 0).await.expect("done");
         assert_eq!((head().await.first, head().await.bytes), (18, 30));
         assert_eq!(etcd.0.lock().unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_that_is_there_is_not_written_over() {
+        let etcd = Arc::<Obedient>::default();
+        let setup = Setup {
+            etcd: Etcd::modelled(etcd.clone()),
+            keys: Keys::new("/callboard"),
+            runtime: Handle::current(),
+            tell: tokio::sync::mpsc::unbounded_channel().0,
+            max_bytes: 1_000,
+        };
+        let head = Head { rm: "rm".to_owned(), first: 1, last: 20, index: 20, ..Head::default() };
+        let group = Group::new(setup, head, 100, VecDeque::new());
+        let at = |index| Place { index, from: index };
+        group.keep_snapshot(at(20), vec![1; 2 * PART]).await.expect("done");
+        let written = etcd.0.lock().unwrap().len();
+        group.keep_snapshot(at(20), vec![2; PART]).await.expect("done");
+        assert_eq!(etcd.0.lock().unwrap().len(), written, "its parts are those that the head tells of");
+        group.keep_snapshot(at(21), vec![3; PART]).await.expect("done");
+        let snapshots = group.inner.lock().await.head.snapshots.clone();
+        assert_eq!(snapshots.iter().map(|snap| (snap.place.index, snap.parts)).collect::<Vec<_>>(), [(20, 2), (21, 1)]);
     }
 }

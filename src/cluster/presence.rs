@@ -44,8 +44,8 @@ impl Held {
         self.lease.swap(0, SeqCst)
     }
 
-    /// At this revision of etcd its key is not there, or is another's.
-    pub fn is_lost(&self, revision: i64) {
+    /// At this revision of etcd its key is not there, or is another's: it is to be put again, unless it was since.
+    pub fn lose(&self, revision: i64) {
         if self.lease() != 0 && revision > self.put.load(SeqCst) {
             self.lost.notify_one();
         }

@@ -42,6 +42,8 @@ impl Manager {
         if self.connected.is_some() {
             self.known.values_mut().for_each(Known::look);
         }
+        // After that it makes no difference.
+        self.absent.retain(|_, since| since.elapsed() < LOOK);
         let is_there = self.held.lease() != 0;
         let Some(connected) = self.connected.filter(|_| self.leaving.is_none() && is_there) else { return };
         self.say_load();
@@ -153,7 +155,9 @@ impl Manager {
     }
 
     pub(super) fn probed(&mut self, id: String, refuses: bool) {
-        self.probing.insert(id.clone(), Instant::now());
+        if self.servers.contains_key(&id) {
+            self.probing.insert(id.clone(), Instant::now());
+        }
         if refuses && self.servers.contains_key(&id) {
             self.refusing.entry(id).or_insert_with(Instant::now);
         } else if self.refusing.remove(&id).is_some() {

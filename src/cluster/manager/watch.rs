@@ -63,6 +63,7 @@ impl Manager {
             None => {
                 self.servers.remove(&id);
                 self.refusing.remove(&id);
+                self.probing.remove(&id);
                 self.absent.insert(id, Instant::now());
             }
         }
@@ -76,7 +77,7 @@ impl Manager {
     /// Where others do not see this server any more, it has to say again that it is there.
     pub(super) fn see_own(&self, revision: i64) {
         if self.servers.get(&self.options.me.id) != Some(&self.options.me) {
-            self.held.is_lost(revision);
+            self.held.lose(revision);
         }
     }
 

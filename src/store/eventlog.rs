@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::{Value, value::RawValue};
 
 use crate::domain::{
+    hostlist::HostList,
     journal::{Kind, Origin, Overwrite, Past, ResourceEvent, Targets},
     types::Nanos,
 };
@@ -115,6 +116,9 @@ impl Record {
                 context.origin(*origin);
                 // Not of the RFC, which lets contexts have more.
                 deadline.iter().for_each(|deadline| context.raw("deadline", &seconds(*deadline)));
+                // What the resource manager drained lasts no longer than its nodes are registered.
+                let nodes = targets.nodes.iter().filter(|_| *origin == Origin::Operator);
+                nodes.for_each(|nodes| context.text("nodes", &nodes.to_string()));
             }
             Kind::Undrain { targets, reason, origin } => {
                 context.targets(targets);
@@ -158,7 +162,7 @@ impl Record {
             return Ok(Some(Past::Update { expiration }));
         }
         let text = |key: &str| context[key].as_str().ok_or_else(|| format!("'{key}' is missing or no string"));
-        let targets = Targets::parse(text("idset")?, text("nodelist")?)?;
+        let mut targets = Targets::parse(text("idset")?, text("nodelist")?)?;
         if &*self.name == "undrain" {
             return Ok(Some(Past::Undrain { at, targets }));
         }
@@ -172,6 +176,11 @@ impl Record {
             value => Some(value.as_i64().ok_or_else(|| format!("'overwrite' is {value}, which is no integer"))?),
         };
         let origin = if context["source"] == SOURCE_RM { Origin::ResourceManager } else { Origin::Operator };
+        targets.nodes = match &context["nodes"] {
+            Value::Null => None,
+            Value::String(nodes) => Some(HostList::parse(nodes).map_err(|error| error.to_string())?),
+            other => return Err(format!("'nodes' is {other}, which is no string")),
+        };
         let deadline = match &context["deadline"] {
             Value::Null => None,
             Value::Number(seconds) => Some(time(&seconds.to_string())),
@@ -251,7 +260,7 @@ pub fn scan(mut reader: impl BufRead, mut each: impl FnMut(usize, Result<Record,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{hostlist::HostList, idset::IdSet, journal::Method};
+    use crate::domain::{idset::IdSet, journal::Method};
 
     fn at(seconds: f64) -> Nanos {
         Nanos((seconds * 1e6).round() as i64 * 1000)
@@ -298,6 +307,16 @@ mod tests {
                 r#""drain","context":{"idset":"0","nodelist":"picl0","overwrite":0,"deadline":1738090000.5}"#,
             ),
             (
+                Kind::Drain {
+                    targets: Targets { nodes: HostList::parse("i-[1,4]").ok(), ..targets("0-1", "picl0,picl0") },
+                    reason: None,
+                    overwrite: Overwrite::Nothing,
+                    origin: Origin::Operator,
+                    deadline: None,
+                },
+                r#""drain","context":{"idset":"0-1","nodelist":"picl[0,0]","overwrite":0,"nodes":"i-[1,4]"}"#,
+            ),
+            (
                 // SEEDS S27: no overwrite
                 Kind::Undrain { targets: targets("0", "picl0"), reason: Some("".into()), origin: Origin::Operator },
                 r#""undrain","context":{"idset":"0","nodelist":"picl0","reason":""}"#,
@@ -326,6 +345,7 @@ mod tests {
             (r#"{"idset":"2","nodelist":"n2","overwrite":"1"}"#, "'overwrite' is \"1\", which is no integer"),
             (r#"{"idset":"2","nodelist":"n2","reason":1}"#, "'reason' is 1, which is no string"),
             (r#"{"idset":"2","nodelist":"n2","deadline":"x"}"#, "'deadline' is \"x\", which is no number"),
+            (r#"{"idset":"2","nodelist":"n2","nodes":[]}"#, "'nodes' is [], which is no string"),
             (r#"{"idset":"3-1","nodelist":"n1"}"#, "idset '3-1': character 1: range '3-1' does not ascend"),
             (r#"{"idset":"1","nodelist":"n["}"#, "hostlist 'n[': character 2: brackets are not balanced"),
         ] {
@@ -341,6 +361,9 @@ mod tests {
         let text = r#"{"timestamp":1,"name":"drain","context":{"idset":"1","nodelist":"n1","deadline":1738090000.5}}"#;
         let expected = at(1_738_090_000.5);
         assert!(matches!(past(text), Ok(Some(Past::Drain { deadline: Some(deadline), .. })) if deadline == expected));
+        let text = r#"{"timestamp":1,"name":"drain","context":{"idset":"1","nodelist":"n1","nodes":"i-7"}}"#;
+        let Ok(Some(Past::Drain { targets, .. })) = past(text) else { panic!("no drain") };
+        assert_eq!(targets.nodes.unwrap().to_string(), "i-7");
         // SEEDS S19: both are read
         for number in ["12", "12.75"] {
             let text = format!(r#"{{"timestamp":1,"name":"resource-update","context":{{"expiration":{number}}}}}"#);

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 use crate::domain::{
     hostlist::HostList,
     idset::IdSet,
-    journal::{Capacity, Known, ResourceSet},
+    journal::{self, Capacity, Known, ResourceSet},
 };
 
 /// Ranks that are read at most.
-const MAX_RANKS: u64 = 1 << 20;
+const MAX_RANKS: u64 = journal::MAX_RANKS as u64;
 
 #[derive(Serialize, Deserialize)]
 struct R {

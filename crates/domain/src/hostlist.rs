@@ -309,6 +309,26 @@ pub fn safe_name(name: &str) -> String {
     safe
 }
 
+/// The name of which [`safe_name`] made this one.
+pub fn plain_name(safe: &str) -> String {
+    let mut plain = Vec::with_capacity(safe.len());
+    let mut rest = safe.as_bytes();
+    while let Some((byte, after)) = rest.split_first() {
+        let digits = after.get(..2).filter(|_| *byte == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(escaped) => {
+                plain.push(escaped);
+                rest = &after[2..];
+            }
+            None => {
+                plain.push(*byte);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(plain).unwrap_or_else(|_| safe.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, io::Write};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::state::Cluster;
+use super::state::{Cluster, Target};
 use crate::{
     cli::{
         door::{Door, Error},
@@ -64,8 +64,8 @@ async fn ask(door: &Door, targets: &str) -> Result<(Cluster, Vec<Node>, BTreeSet
     Ok((cluster, nodes, ranks))
 }
 
-/// As the server reads targets: an idset, or else a hostlist, of which each host stands for all its ranks, and what is no host
-/// for the node of that id.
+/// As the server reads targets: an idset, or else a hostlist, of which each host stands for all its ranks, and what is no host,
+/// or one where nothing is while a node is called so, for the node of that id.
 fn ranks(cluster: &Cluster, nodes: &[Node], targets: &str) -> BTreeSet<u32> {
     if let Ok(ids) = IdSet::parse(targets) {
         // Only those that are there: nobody counts up to a billion.
@@ -73,15 +73,19 @@ fn ranks(cluster: &Cluster, nodes: &[Node], targets: &str) -> BTreeSet<u32> {
     }
     let names: BTreeSet<String> = HostList::parse(targets).map(|names| names.iter().collect()).unwrap_or_default();
     let hosts: BTreeSet<&str> = cluster.0.iter().map(|target| &*target.host).collect();
-    let of_hosts = (0..).zip(&cluster.0).filter(|(_, target)| names.contains(&target.host)).map(|(rank, _)| rank);
-    let of_nodes = nodes.iter().filter(|node| names.contains(&node.id) && !hosts.contains(&*node.id));
-    of_hosts.chain(of_nodes.filter_map(|node| node.rank)).collect()
+    let online: BTreeSet<&str> = cluster.0.iter().filter(|target| target.online).map(|target| &*target.host).collect();
+    let is_there = |node: &&Node| !node.offline && !online.contains(&*node.id);
+    let of_nodes = nodes.iter().filter(|node| names.contains(&node.id) && node.rank.is_some());
+    let of_nodes: Vec<&Node> = of_nodes.filter(|node| is_there(node) || !hosts.contains(&*node.id)).collect();
+    let moved: BTreeSet<&str> = of_nodes.iter().map(|node| &*node.id).collect();
+    let is_meant = |target: &Target| names.contains(&target.host) && !moved.contains(&*target.host);
+    let of_hosts = (0..).zip(&cluster.0).filter(|(_, target)| is_meant(target)).map(|(rank, _)| rank);
+    of_hosts.chain(of_nodes.iter().filter_map(|node| node.rank)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::resource::state::Target;
 
     #[test]
     fn targets_are_ranks_or_hosts() {
@@ -102,5 +106,10 @@ mod tests {
         assert_eq!((found("0-1,3"), found("a[1-2]"), found("b")), (vec![0, 1, 3], vec![0, 1, 3], vec![2]));
         // A host comes before a node of that name.
         assert_eq!((found("i-3"), found("i-[0-9],b"), found("a1")), (vec![3], vec![0, 2, 3], vec![0, 3]));
+        // Unless nothing is there any more, while the node is somewhere else.
+        let mut cluster = cluster;
+        cluster.0[0].online = false;
+        cluster.0[3].online = false;
+        assert_eq!(ranks(&cluster, &nodes, "a1,b").into_iter().collect::<Vec<_>>(), [1, 2]);
     }
 }

@@ -310,7 +310,7 @@ fn refused(refusal: Refusal) -> Problem {
     let detail = refusal.to_string();
     match refusal {
         Refusal::Targets(_) => Problem::field("targets", detail),
-        Refusal::Drained(_) | Refusal::NotDrained(_) | Refusal::RmDrained(_) => {
+        Refusal::Ambiguous(_) | Refusal::Drained(_) | Refusal::NotDrained(_) | Refusal::RmDrained(_) => {
             Problem { field: Some("targets".to_owned()), ..Problem::new(StatusCode::CONFLICT, detail) }
         }
         Refusal::Disk(_) => Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail),

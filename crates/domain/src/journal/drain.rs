@@ -59,6 +59,9 @@ pub enum Refusal {
     /// The targets are wrong.
     #[error("{0}")]
     Targets(String),
+    /// One of them is a host that is away, and a node elsewhere.
+    #[error("{0}")]
+    Ambiguous(String),
     /// Some of them are drained already.
     #[error("{0} already drained; overwrite 0 leaves them as they are, 1 replaces their reason, 2 reason and time")]
     Drained(String),
@@ -79,13 +82,20 @@ pub fn targets_of(hosts: impl Iterator<Item = Arc<str>>) -> String {
     if IdSet::parse(&names).is_ok() { names + "," } else { names }
 }
 
+/// What the targets of a request are named for.
+#[derive(Clone, Copy, Debug)]
+enum Meant {
+    ToDrain,
+    ToUndrain,
+}
+
 impl Journal {
     /// The events of a drain (RFC 44): one with all targets, even where it changes nothing on some.
     ///
     /// # Errors
     /// The targets are wrong, or, without `overwrite`, an operator drained one of them already.
     pub fn plan_drain(&self, request: &DrainRequest, now: Moment) -> Result<Vec<ResourceEvent>, Refusal> {
-        let idset = self.resolve(&request.targets)?;
+        let idset = self.resolve(&request.targets, Meant::ToDrain)?;
         if request.overwrite.is_none() {
             self.refuse_where(&idset, Refusal::Drained, |slot| slot.drained_by_operator())?;
         }
@@ -104,7 +114,7 @@ impl Journal {
     /// # Errors
     /// The targets are wrong; one is not drained, unless the request is lenient; one is drained by the resource manager alone.
     pub fn plan_undrain(&self, request: &UndrainRequest, now: Moment) -> Result<Vec<ResourceEvent>, Refusal> {
-        let idset = self.resolve(&request.targets)?;
+        let idset = self.resolve(&request.targets, Meant::ToUndrain)?;
         if !request.lenient {
             self.refuse_where(&idset, Refusal::NotDrained, |slot| slot.drain.is_none())?;
         }
@@ -282,6 +292,7 @@ impl Journal {
         let before = slot.deadline();
         change(&mut slot.drain, event);
         let after = slot.deadline();
+        self.may_be_given_up(rank);
         if before != after {
             before.map(|at| self.deadlines.remove(&(at, rank)));
             if let Some(at) = after {
@@ -293,13 +304,13 @@ impl Journal {
     }
 
     /// Ranks named by an idset, or else by a hostlist; a host stands for all its ranks, a node for its own.
-    fn resolve(&self, text: &str) -> Result<IdSet, Refusal> {
+    fn resolve(&self, text: &str, meant: Meant) -> Result<IdSet, Refusal> {
         let elements = 1 + text.bytes().filter(|byte| *byte == b',').count();
         if elements > MAX_ELEMENTS {
             let most = format!("at most {MAX_ELEMENTS} go into one request: write them as ranges, or send several");
             return Err(Refusal::Targets(format!("targets have {elements} elements: {most}")));
         }
-        let Ok(idset) = IdSet::parse(text) else { return self.resolve_hosts(text) };
+        let Ok(idset) = IdSet::parse(text) else { return self.resolve_hosts(text, meant) };
         let Some(last) = idset.last() else {
             return Err(Refusal::Targets("idset is empty: name at least one rank or host".to_owned()));
         };
@@ -315,7 +326,7 @@ impl Journal {
     }
 
     /// A name that is no host's may be that of a node, by which other doors name it.
-    fn resolve_hosts(&self, text: &str) -> Result<IdSet, Refusal> {
+    fn resolve_hosts(&self, text: &str, meant: Meant) -> Result<IdSet, Refusal> {
         let hosts = HostList::parse(text).map_err(|hostlist::Error { position, what, .. }| {
             // Whoever sent it has it whole.
             let shown = text.char_indices().nth(SHOWN).map_or(text, |(end, _)| &text[..end]);
@@ -333,7 +344,10 @@ impl Journal {
         let mut away = None;
         for name in hosts.iter() {
             match self.by_host.get(name.as_str()) {
-                Some(ranks) => ranks.iter().for_each(|rank| idset.insert(*rank)),
+                Some(ranks) => match self.host_or_node(&name, ranks, meant)? {
+                    Some(rank) => idset.insert(rank),
+                    None => ranks.iter().for_each(|rank| idset.insert(*rank)),
+                },
                 None => match self.rank_of_node(&name, &mut away) {
                     Some(rank) => idset.insert(rank),
                     None => unknown.push(name),
@@ -351,6 +365,32 @@ impl Journal {
             return Err(Refusal::Targets("hostlist is empty: name at least one rank or host".to_owned()));
         }
         Ok(idset)
+    }
+
+    /// The rank of the node that a host's name means where nothing is registered at that host any more, and the node of that id
+    /// is at another one: it got a host name, and is what works under this name. `None`: the host is meant.
+    fn host_or_node(&self, name: &str, ranks: &[u32], meant: Meant) -> Result<Option<u32>, Refusal> {
+        let slot = |rank: u32| &self.slots[rank as usize];
+        let Some(here) = self.by_node.get(name).copied() else { return Ok(None) };
+        if ranks.iter().any(|rank| slot(*rank).online()) {
+            return Ok(None);
+        }
+        let is_drained = ranks.iter().any(|rank| slot(*rank).drained_by_operator());
+        // The host is known for itself: its node was another one, which is away as well.
+        let of_another = |node: &Arc<str>| **node != *name && !self.by_node.contains_key(node);
+        let is_host = ranks.iter().any(|rank| slot(*rank).node.as_ref().is_some_and(of_another));
+        let ambiguous = match meant {
+            Meant::ToUndrain if is_drained && !slot(here).drained_by_operator() => return Ok(None),
+            Meant::ToUndrain => is_drained,
+            Meant::ToDrain => is_drained || is_host,
+        };
+        if !ambiguous {
+            return Ok(Some(here));
+        }
+        let ranks: IdSet = ranks.iter().copied().collect();
+        let of_host = format!("host {name} (rank {ranks}), which is away");
+        let of_node = format!("node {name} on host {} (rank {here})", slot(here).host);
+        Err(Refusal::Ambiguous(format!("'{name}' may be {of_host}, or {of_node}: name the rank that is meant")))
     }
 
     /// Where a node is registered; of one that is away, where it was, if that was one rank only. `away` keeps those.

@@ -72,6 +72,8 @@ pub struct Targets {
     pub idset: IdSet,
     /// Host of each rank, in rank order.
     pub nodelist: HostList,
+    /// Id of each rank's node, or its host where it never had one; `None`: each is called as its host, or it is not known.
+    pub nodes: Option<HostList>,
 }
 
 /// How the resource set was acquired.

@@ -123,6 +123,7 @@ impl Journal {
             ));
         }
         if !undrained.is_empty() {
+            undrained.iter().for_each(|rank| self.may_be_given_up(rank));
             self.undrained_by_rm(&undrained, now, out);
         }
     }

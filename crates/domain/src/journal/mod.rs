@@ -2,7 +2,8 @@
 //!
 //! A pure state machine: (state, fact, now) → resource events of RFC 44, and what the partition has to be told. A rank is
 //! a position in the list of hosts. It stays with its host, also over restarts, and goes to another host only after
-//! its own has been away for [`Settings::keep_rank`] without being drained, so that ranks stay dense and the list bounded.
+//! its own has been away for [`Settings::keep_rank`] without being drained, so that ranks stay dense. Where very many are away,
+//! the one that has been for longest gives its rank up before that: nodes that get ever new host names do not make the list grow.
 //!
 //! Facts are collected for [`Settings::batch`] and leave as one event of each kind, so a burst of registrations is not
 //! a burst of events.
@@ -25,8 +26,8 @@ pub use deadline::Overdue;
 pub use drain::{DrainRequest, Refusal, UndrainRequest, targets_of};
 pub use event::{Kind, Method, Origin, Overwrite, ResourceEvent, Targets};
 pub use replay::Past;
-use slot::Slot;
 pub use slot::{Capacity, DrainNote, DrainState, Known, ResourceSet, Target};
+use slot::{NOT_YET, Slot};
 
 use super::{command::Command, effect::NodeEffect, hostlist, types::Nanos};
 
@@ -44,6 +45,13 @@ impl Default for Settings {
         Settings { batch: Nanos::from_millis(100), keep_rank: Nanos::from_secs(3600) }
     }
 }
+
+/// Ranks that a stored resource set may have.
+pub const MAX_RANKS: usize = 1 << 20;
+/// Ranks that may be away beside as many as have been registered at a time. What is away by day or for a repair is less.
+const SPARE: usize = 10_000;
+/// So many of the ranks of a stored resource set count as having been registered: some may be those of names of the past.
+const MOST_KNOWN: usize = 100_000;
 
 /// Events that are kept in memory at most where nothing else is said.
 pub const DEFAULT_LIMIT: usize = 100_000;
@@ -90,8 +98,10 @@ pub struct Journal {
     by_host: BTreeMap<Arc<str>, Vec<u32>>,
     /// Rank of a registered node.
     by_node: BTreeMap<Arc<str>, u32>,
-    /// Ranks without a registered node, by how long.
+    /// Ranks without a registered node that are not drained, by how long.
     away: BTreeSet<(Nanos, u32)>,
+    /// Nodes that have been registered at a time.
+    most: usize,
     /// End of the resource set's life, seconds since the Unix epoch; 0: none.
     expiration: i64,
     /// `restart` was posted, with the map from ranks to hosts.
@@ -117,6 +127,7 @@ impl Journal {
             by_host: BTreeMap::new(),
             by_node: BTreeMap::new(),
             away: BTreeSet::new(),
+            most: known.len().min(MOST_KNOWN),
             expiration,
             restarted: false,
             map_changed: false,
@@ -226,8 +237,9 @@ impl Journal {
         if let Some(old) = old {
             self.leave(old, now);
         }
-        let rank = self.rank_for(node, &host, now);
+        let rank = self.rank_for(node, &host, now, out);
         self.by_node.insert(node.clone(), rank);
+        self.most = self.most.max(self.by_node.len());
         self.offers(rank, capacity, now);
         let slot = &mut self.slots[rank as usize];
         slot.node = Some(node.clone());
@@ -249,17 +261,21 @@ impl Journal {
     }
 
     /// The rank of a host's node: the one it had, else one of the host that is free, else one that was given up, else a new one.
-    fn rank_for(&mut self, node: &Arc<str>, host: &Arc<str>, now: Moment) -> u32 {
+    fn rank_for(&mut self, node: &Arc<str>, host: &Arc<str>, now: Moment, out: &mut Vec<Output>) -> u32 {
         let own = self.by_host.get(host).and_then(|ranks| {
-            let free = |rank: &&u32| !self.slots[**rank as usize].online();
-            let same = |rank: &&u32| self.slots[**rank as usize].node.as_ref() == Some(node);
-            ranks.iter().filter(free).find(same).or_else(|| ranks.iter().find(free))
+            let slot = |rank: u32| &self.slots[rank as usize];
+            let free = || ranks.iter().copied().filter(|rank| !slot(*rank).online());
+            let same = |rank: &u32| slot(*rank).node.as_ref() == Some(node);
+            // What an operator said of another node of this host waits for that one, as long as there is another rank.
+            let of_another = |rank: &u32| slot(*rank).drained_by_operator() && slot(*rank).node.is_some();
+            free().find(same).or_else(|| free().find(|rank| !of_another(rank))).or_else(|| free().next())
         });
         if let Some(rank) = own {
-            return *rank;
+            return rank;
         }
+        let given_up = self.given_up(now, out);
         self.map_changed = true;
-        match self.given_up(now) {
+        match given_up {
             Some(rank) => {
                 self.rename(rank, host);
                 rank
@@ -268,19 +284,40 @@ impl Journal {
         }
     }
 
-    /// The rank that has been without its host for longest, if that is long enough.
-    fn given_up(&self, now: Moment) -> Option<u32> {
-        let keep = self.settings.keep_rank;
-        let long_away = self.away.iter().take_while(|(since, _)| since.plus(keep) <= now.steady);
-        long_away.map(|(_, rank)| *rank).find(|rank| self.slots[*rank as usize].given_up(now.steady, keep))
+    /// The rank that has been without its host for longest, if that is long enough, or if too many are.
+    fn given_up(&mut self, now: Moment, out: &mut Vec<Output>) -> Option<u32> {
+        let longest = |journal: &Journal| {
+            let crowded = journal.away.len() > journal.most + SPARE || journal.slots.len() >= MAX_RANKS;
+            let long_away = |since: &Nanos| since.plus(journal.settings.keep_rank) <= now.steady;
+            journal.away.first().copied().filter(|(since, _)| crowded || long_away(since)).map(|(_, rank)| rank)
+        };
+        let rank = longest(self)?;
+        if !self.slots[rank as usize].posted_online {
+            return Some(rank);
+        }
+        // That it has gone is told before another host has its rank. All that are away are told of then.
+        self.flush(now, out);
+        longest(self)
     }
 
     /// The node of a rank is not registered (any more).
     fn leave(&mut self, rank: u32, now: Moment) {
         let slot = &mut self.slots[rank as usize];
         if slot.away_since.is_none_or(|since| since > now.steady) {
-            slot.away_since = Some(now.steady);
-            self.away.insert((now.steady, rank));
+            if let Some(since) = slot.away_since.replace(now.steady) {
+                self.away.remove(&(since, rank));
+            }
+            self.may_be_given_up(rank);
+        }
+    }
+
+    /// A rank that is away is among those that may be given up, unless it is drained.
+    fn may_be_given_up(&mut self, rank: u32) {
+        let slot = &self.slots[rank as usize];
+        match slot.away_since {
+            Some(since) if slot.drain.is_none() && since < NOT_YET => _ = self.away.insert((since, rank)),
+            Some(since) => _ = self.away.remove(&(since, rank)),
+            None => {}
         }
     }
 

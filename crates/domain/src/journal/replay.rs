@@ -7,7 +7,11 @@ use super::{
     event::{Kind, Origin, Overwrite, ResourceEvent, Targets},
     slot::Capacity,
 };
-use crate::{hostlist::HostList, idset::IdSet, types::Nanos};
+use crate::{
+    hostlist::{self, HostList},
+    idset::IdSet,
+    types::Nanos,
+};
 
 /// Hosts of one event that are brought back at most.
 const MAX_HOSTS: usize = 1 << 20;
@@ -88,10 +92,16 @@ impl Journal {
         let mut ranks = IdSet::new();
         let mut ids = targets.idset.iter();
         let mut unhosted = targets.idset.clone();
+        let mut nodes = targets.nodes.iter().flat_map(HostList::iter);
         for host in targets.nodelist.iter().take(MAX_HOSTS) {
             let Some(rank) = ids.next() else { break };
+            let node = nodes.next();
             if let Some(rank) = self.rank_today(rank, host, keep_unknown) {
                 ranks.insert(rank);
+                // Of several nodes of the host it is this one that is drained, in whichever order they come back.
+                if let Some(node) = node {
+                    self.slots[rank as usize].node = Some(hostlist::plain_name(&node).into());
+                }
             }
         }
         if let Some(next) = ids.next() {
@@ -116,13 +126,13 @@ impl Journal {
 }
 
 impl Targets {
-    /// From the two texts of an event.
+    /// From the two texts of an event, without nodes.
     ///
     /// # Errors
     /// Which of the two is wrong, and where.
     pub fn parse(idset: &str, nodelist: &str) -> Result<Targets, String> {
         let idset = IdSet::parse(idset).map_err(|error| error.to_string())?;
         let nodelist = HostList::parse(nodelist).map_err(|error| error.to_string())?;
-        Ok(Targets { idset, nodelist })
+        Ok(Targets { idset, nodelist, nodes: None })
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Journal, event::Targets};
 use crate::{
     coded::list,
-    hostlist::HostList,
+    hostlist::{self, HostList},
     idset::{IdSet, MAX_ID},
     resources::{Resource, VCORE},
     types::Nanos,
@@ -102,6 +102,9 @@ pub struct Target {
     pub drain: Option<DrainState>,
 }
 
+/// Since when a rank is away of which no session began yet: nothing is due.
+pub(super) const NOT_YET: Nanos = Nanos(i64::MAX);
+
 /// A row of the table of ranks.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
@@ -125,8 +128,7 @@ impl Slot {
             host,
             node: None,
             capacity,
-            // Before a session begins nothing is due.
-            away_since: Some(Nanos(i64::MAX)),
+            away_since: Some(NOT_YET),
             schedulable: true,
             torpid: false,
             posted_online: false,
@@ -191,10 +193,18 @@ impl Journal {
         self.slots.iter().map(|slot| &*slot.host).collect()
     }
 
-    /// Ranks with their hosts.
+    /// Ranks with their hosts, and their nodes, where hosts do not say which those are.
     pub fn targets(&self, idset: IdSet) -> Targets {
-        let nodelist = idset.iter().filter_map(|rank| self.slots.get(rank as usize)).map(|slot| &*slot.host).collect();
-        Targets { idset, nodelist }
+        let slots = || idset.iter().filter_map(|rank| self.slots.get(rank as usize));
+        let nodelist = slots().map(|slot| &*slot.host).collect();
+        let is_apart = |slot: &Slot| {
+            let shared = self.by_host.get(&slot.host).is_some_and(|ranks| ranks.len() > 1);
+            slot.node.as_ref().is_some_and(|node| shared || slot.host != hostlist::safe_name(node).into())
+        };
+        let node =
+            |slot: &Slot| slot.node.as_ref().map_or_else(|| slot.host.to_string(), |node| hostlist::safe_name(node));
+        let nodes = slots().any(is_apart).then(|| slots().map(node).collect());
+        Targets { idset, nodelist, nodes }
     }
 
     /// Every rank, for readers.

@@ -1,5 +1,7 @@
 //! The rules of RFC 44 on the state machine, without actors.
 
+mod ranks;
+
 use super::*;
 use crate::{hostlist::HostList, resources::Resource};
 

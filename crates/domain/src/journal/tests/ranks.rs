@@ -1,0 +1,155 @@
+//! Which rank a node has, and which one a name means.
+
+use super::*;
+use crate::idset::IdSet;
+
+/// A node that registered without a host name, and then got one.
+fn renamed() -> Script {
+    let mut script = Script::new("");
+    script.begin();
+    script.register_as("n0", "", true);
+    script.wait(100);
+    script.fact(Fact::Node(NodeEffect::Renamed { node: "n0".into(), host: "host-a".into() }));
+    script.wait(100);
+    assert_eq!(script.hosts(), "n0,host-a");
+    script
+}
+
+#[test]
+fn a_node_that_got_a_host_name_is_meant_by_its_id_and_not_the_host_that_it_was() {
+    let mut script = renamed();
+    assert_eq!(script.drain("n0", "smoke", None), ["drain 1 host-a <smoke> 0", "hold n0"]);
+    assert_eq!(script.undrain("n0", false), ["undrain 1 host-a", "release n0"]);
+    // The host of that name is meant where it is the one that is drained, and neither where both are.
+    script.drain("0", "old", None);
+    assert_eq!(script.undrain("n0", false), ["undrain 0 n0"]);
+    script.drain("0-1", "both", None);
+    let both =
+        "'n0' may be host n0 (rank 0), which is away, or node n0 on host host-a (rank 1): name the rank that is meant";
+    assert_eq!(script.undrain("n0", false), [format!("refused: {both}")]);
+    assert_eq!(script.drain("n0", "again", Some(1)), [format!("refused: {both}")]);
+    // What works at a host of that name is what is meant.
+    script.undrain("0-1", false);
+    script.register_as("other", "n0", true);
+    assert_eq!(script.drain("n0", "host", None), ["drain 0 n0 <host> 0", "hold other"]);
+}
+
+#[test]
+fn a_host_that_is_away_and_a_node_elsewhere_of_that_name_are_told_apart_by_rank() {
+    let mut script = Script::new("");
+    script.begin();
+    script.register_as("other", "n0", true);
+    script.register_as("n0", "host-a", true);
+    script.remove("other");
+    script.wait(100);
+    let refused = script.drain("n0", "smoke", None).remove(0);
+    assert!(refused.contains("host n0 (rank 0), which is away, or node n0 on host host-a (rank 1)"), "{refused}");
+    // Its node is known to be somewhere else: nobody waits for it at this host.
+    script.register_as("other", "host-b", true);
+    assert_eq!(script.drain("n0", "smoke", None), ["drain 1 host-a <smoke> 0", "hold n0"]);
+}
+
+#[test]
+fn nodes_that_get_ever_new_host_names_do_not_make_the_list_grow() {
+    let mut script = Script::new("");
+    script.begin();
+    script.register("kept,gone,n[0-9]");
+    script.wait(100);
+    script.drain("gone", "broken", None);
+    script.remove("gone");
+    for round in 0..3_000 {
+        for node in 0..10 {
+            let (node, host) = (format!("n{node}").into(), format!("x{round}-{node}").into());
+            script.fact(Fact::Node(NodeEffect::Renamed { node, host }));
+        }
+        // A while goes by without an event as well.
+        if round % 500 == 499 {
+            script.wait(100);
+        }
+    }
+    script.wait(100);
+    let ranks = script.journal.size() as usize;
+    assert!(ranks <= 2 * 12 + SPARE + 1, "{ranks}");
+    assert_eq!(script.drained(), ["gone 1 broken"]);
+    // Those that went last have their ranks still.
+    let hosts: Vec<_> = script.journal.nodelist().iter().collect();
+    assert!(["kept", "gone", "x2999-9", "x2500-0"].iter().all(|host| hosts.iter().any(|known| known == host)));
+    assert_eq!(hosts.iter().filter(|host| host.starts_with('x')).count(), ranks - 2);
+}
+
+#[test]
+fn as_many_ranks_as_were_registered_may_be_away() {
+    let mut script = Script::new("n[1-30000]");
+    script.begin();
+    script.wait(100);
+    script.register("x");
+    assert_eq!(script.journal.size(), 30_001, "those of a stored set come back");
+    script.register("n1");
+    assert_eq!(&*script.journal.status()[0].host, "n1");
+}
+
+#[test]
+fn a_drain_waits_for_its_node_in_whichever_order_those_of_a_host_come_back() {
+    for (drained, second) in [("n2", "n1"), ("n1", "n2")] {
+        for order in [["n1", "n2"], ["n2", "n1"]] {
+            let mut script = Script::new("");
+            script.begin();
+            script.register_as("n1", "h", true);
+            script.register_as("n2", "h", true);
+            script.wait(100);
+            let request = DrainRequest { targets: drained.to_owned(), ..DrainRequest::default() };
+            let events = script.journal.plan_drain(&request, script.moment()).unwrap();
+            let Kind::Drain { targets, .. } = &events[0].kind else { panic!("no drain") };
+            assert_eq!(targets.nodes.as_ref().unwrap().to_string(), drained);
+            // Another process: only what is stored is known.
+            let (at, targets) = (events[0].at, targets.clone());
+            let (reason, overwrite, origin) = (None, Overwrite::Nothing, Origin::Operator);
+            let mut script = Script::new("h,h");
+            script.journal.replay(&Past::Drain { at, targets, reason, overwrite, origin, deadline: None }).unwrap();
+            script.begin();
+            let held: Vec<_> = order.iter().flat_map(|node| script.register_as(node, "h", true)).collect();
+            assert_eq!(held, [format!("hold {drained}")], "{order:?}");
+            assert_eq!(
+                script.undrain(second, false).remove(0),
+                format!("refused: rank {} not drained", u8::from(drained == "n1"))
+            );
+        }
+    }
+}
+
+#[test]
+fn a_drained_host_stays_so_when_another_node_comes_in_the_place_of_its_own() {
+    let mut script = Script::new("");
+    script.begin();
+    script.register_as("i-1", "h", true);
+    script.wait(100);
+    script.drain("i-1", "disk", None);
+    script.remove("i-1");
+    script.wait(100);
+    assert_eq!(script.register_as("i-2", "h", true), ["hold i-2"]);
+}
+
+#[test]
+fn ids_of_nodes_come_back_as_they_are() {
+    let mut script = Script::new("");
+    script.begin();
+    script.register_as("a,b", "h", true);
+    let targets = script.journal.targets(IdSet::first(1));
+    assert_eq!(targets.nodes.as_ref().unwrap().to_string(), "a%2Cb");
+    // A node that is called as its host is not told apart from it.
+    let mut plain = Script::new("");
+    plain.begin();
+    plain.register("n[0-1]");
+    assert!(plain.journal.targets(IdSet::first(2)).nodes.is_none());
+    let mut script = Script::new("h");
+    let past = Past::Drain {
+        at: Nanos::from_secs(1),
+        targets,
+        reason: None,
+        overwrite: Overwrite::Nothing,
+        origin: Origin::Operator,
+        deadline: None,
+    };
+    script.journal.replay(&past).unwrap();
+    assert_eq!(script.journal.status()[0].node.as_deref(), Some("a,b"));
+}

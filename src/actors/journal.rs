@@ -22,7 +22,7 @@ use std::{
 
 use actix::prelude::*;
 use bytes::Bytes;
-use tokio::{sync::mpsc, task::spawn_blocking, time::Instant};
+use tokio::{task::spawn_blocking, time::Instant};
 
 use self::{disk::stamp, log::Log};
 pub use self::{faults::Faults, registry::Journals};
@@ -35,8 +35,8 @@ use crate::{
     },
     messages::{
         journal::{
-            Agree, Attach, Attached, Begin, Cancel, ConfigureJournal, Drain, End, Ended, GetOverdue, GetStatus, Known,
-            Missed, Moved, Piece, Post, SetExpiration, Standing, Status, Undrain, responses,
+            Agree, Attach, Attached, Begin, Cancel, ConfigureJournal, Drain, End, Ended, Feed, GetOverdue, GetStatus,
+            Known, Missed, Moved, Piece, Post, SetExpiration, Standing, Status, Undrain, live, responses,
         },
         partition::Commands,
         rm::Closing,
@@ -50,8 +50,6 @@ use crate::{
 
 /// How long it is waited before files are opened again that could not be for the moment.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Responses that wait for one reader at most.
-const MAX_WAITING: usize = 10_000;
 
 /// What a `JournalActor` is made of.
 #[derive(Clone, Debug)]
@@ -112,7 +110,7 @@ struct Write {
 }
 
 struct Stream {
-    live: mpsc::Sender<Bytes>,
+    live: Feed,
     ended: Arc<OnceLock<Ended>>,
 }
 
@@ -432,14 +430,11 @@ impl Batch {
 impl Stream {
     /// Hands a response to the reader. False: the reader is gone, or too far behind.
     fn send(&self, line: Bytes) -> bool {
-        match self.live.try_send(line) {
-            Ok(()) => true,
-            Err(mpsc::error::TrySendError::Closed(_)) => false,
-            Err(mpsc::error::TrySendError::Full(_)) => {
-                self.end(Ended::Lagged);
-                false
-            }
+        let kept = self.live.send(line);
+        if kept == Some(false) {
+            self.end(Ended::Lagged);
         }
+        kept.unwrap_or(false)
     }
 
     fn end(&self, why: Ended) {
@@ -591,7 +586,7 @@ impl Handler<Attach> for JournalActor {
         self.next_stream += 1;
         self.streams.retain(|_, stream| !stream.live.is_closed());
         let live = msg.follow.then(|| {
-            let (live, receiver) = mpsc::channel(MAX_WAITING);
+            let (live, receiver) = live();
             let reader = Stream { live, ended: ended.clone() };
             match &self.moved {
                 Some(closing) => reader.end(Ended::Moved(closing.clone())),

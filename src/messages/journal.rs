@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 use actix::prelude::*;
@@ -133,9 +136,65 @@ pub struct Attached {
     /// The events so far, in order.
     pub history: Vec<Piece>,
     /// Responses to come, each a line of JSON with its newline; ends when the stream is cancelled or the journal stops.
-    pub live: Option<mpsc::Receiver<Bytes>>,
+    pub live: Option<Live>,
     /// Set when the stream ended, where the reader is to know why.
     pub ended: Arc<OnceLock<Ended>>,
+}
+
+/// Responses that wait for one reader at most.
+pub const MAX_WAITING: usize = 10_000;
+/// Bytes of them: each `resource-define` brings the whole resource set.
+const MAX_BYTES: usize = 16 << 20;
+
+/// What waits for one reader.
+#[derive(Debug)]
+pub struct Live {
+    lines: mpsc::Receiver<Bytes>,
+    bytes: Arc<AtomicUsize>,
+}
+
+/// Where a journal hands responses to one reader.
+#[derive(Debug)]
+pub struct Feed {
+    lines: mpsc::Sender<Bytes>,
+    bytes: Arc<AtomicUsize>,
+}
+
+/// The two ends of a reader's stream.
+pub fn live() -> (Feed, Live) {
+    let (sender, lines) = mpsc::channel(MAX_WAITING);
+    let bytes = Arc::<AtomicUsize>::default();
+    (Feed { lines: sender, bytes: bytes.clone() }, Live { lines, bytes })
+}
+
+impl Feed {
+    /// Hands a response to the reader. `None`: that has gone; `Some(false)`: it is too far behind.
+    pub fn send(&self, line: Bytes) -> Option<bool> {
+        if self.lines.is_closed() {
+            return None;
+        }
+        // Only the reader changes it meanwhile, and only to less. However long it is, one may wait.
+        let waiting = self.bytes.load(Relaxed);
+        if waiting > 0 && waiting + line.len() > MAX_BYTES {
+            return Some(false);
+        }
+        self.bytes.fetch_add(line.len(), Relaxed);
+        Some(self.lines.try_send(line).is_ok())
+    }
+
+    /// The reader has gone.
+    pub fn is_closed(&self) -> bool {
+        self.lines.is_closed()
+    }
+}
+
+impl Live {
+    /// The next response; `None`: there will be none any more.
+    pub async fn recv(&mut self) -> Option<Bytes> {
+        let line = self.lines.recv().await?;
+        self.bytes.fetch_sub(line.len(), Relaxed);
+        Some(line)
+    }
 }
 
 /// Why a stream ended.

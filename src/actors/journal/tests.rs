@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use futures::FutureExt as _;
 use serde_json::Value;
 
 use super::*;
@@ -11,7 +12,10 @@ use crate::{
         journal::{DrainRequest, Fact, UndrainRequest},
         resources::Resource,
     },
-    messages::{journal::SENTINEL, rm::ClosingKind},
+    messages::{
+        journal::{MAX_WAITING, SENTINEL},
+        rm::ClosingKind,
+    },
 };
 
 /// Takes what operators drained in the partition's place.
@@ -122,7 +126,7 @@ fn show(event: &str) -> String {
 
 fn live(attached: &mut Attached) -> Vec<String> {
     let mut seen = Vec::new();
-    while let Ok(line) = attached.live.as_mut().unwrap().try_recv() {
+    while let Some(line) = attached.live.as_mut().unwrap().recv().now_or_never().flatten() {
         let response: Value = serde_json::from_slice(&line).unwrap();
         let events = response["events"].as_array().unwrap();
         assert_eq!(events.len(), 1, "live: one event for each response");
@@ -282,6 +286,25 @@ async fn streams_end_when_cancelled_or_too_slow() {
     }
     assert_eq!(slow.ended.get(), Some(&Ended::Lagged));
     assert_eq!(rig.journal.send(GetStatus).await.unwrap().streams, 0);
+}
+
+#[actix::test]
+async fn what_waits_for_a_reader_is_bounded_in_bytes() {
+    // J8: each resource-define brings the whole resource set
+    tokio::time::pause();
+    let rig = Rig::start(None, 100);
+    rig.begin(1).await;
+    let long = "x".repeat(1 << 20);
+    rig.register(1, &[&long]).await;
+    pass(150).await;
+    let (mut reader, slow) = (rig.attach(false, true).await, rig.attach(false, true).await);
+    for round in 0..20 {
+        let name = format!("n{round}");
+        rig.register(1, &[&name]).await;
+        pass(150).await;
+        assert_eq!(live(&mut reader).len(), 2, "resource-define and online");
+    }
+    assert_eq!((reader.ended.get(), slow.ended.get()), (None, Some(&Ended::Lagged)));
 }
 
 #[actix::test]

@@ -193,17 +193,14 @@ impl Journal {
         self.slots.iter().map(|slot| &*slot.host).collect()
     }
 
-    /// Ranks with their hosts, and their nodes, where hosts do not say which those are.
+    /// Ranks with their hosts, and their nodes, where several share a host.
     pub fn targets(&self, idset: IdSet) -> Targets {
         let slots = || idset.iter().filter_map(|rank| self.slots.get(rank as usize));
         let nodelist = slots().map(|slot| &*slot.host).collect();
-        let is_apart = |slot: &Slot| {
-            let shared = self.by_host.get(&slot.host).is_some_and(|ranks| ranks.len() > 1);
-            slot.node.as_ref().is_some_and(|node| shared || slot.host != hostlist::safe_name(node).into())
-        };
+        let is_shared = |slot: &Slot| self.by_host.get(&slot.host).is_some_and(|ranks| ranks.len() > 1);
         let node =
             |slot: &Slot| slot.node.as_ref().map_or_else(|| slot.host.to_string(), |node| hostlist::safe_name(node));
-        let nodes = slots().any(is_apart).then(|| slots().map(node).collect());
+        let nodes = slots().any(is_shared).then(|| slots().map(node).collect());
         Targets { idset, nodelist, nodes }
     }
 

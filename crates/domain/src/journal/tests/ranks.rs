@@ -134,14 +134,16 @@ fn ids_of_nodes_come_back_as_they_are() {
     let mut script = Script::new("");
     script.begin();
     script.register_as("a,b", "h", true);
+    script.register_as("c", "h", true);
     let targets = script.journal.targets(IdSet::first(1));
     assert_eq!(targets.nodes.as_ref().unwrap().to_string(), "a%2Cb");
-    // A node that is called as its host is not told apart from it.
+    // The host says which node it is, where there is no other.
     let mut plain = Script::new("");
     plain.begin();
-    plain.register("n[0-1]");
+    plain.register_as("a", "n0", true);
+    plain.register("n1");
     assert!(plain.journal.targets(IdSet::first(2)).nodes.is_none());
-    let mut script = Script::new("h");
+    let mut script = Script::new("h,h");
     let past = Past::Drain {
         at: Nanos::from_secs(1),
         targets,

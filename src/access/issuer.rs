@@ -10,8 +10,9 @@ use arc_swap::ArcSwap;
 use jsonwebtoken::{
     DecodingKey, Validation, decode, decode_header,
     errors::ErrorKind,
-    jwk::{JwkSet, KeyAlgorithm},
+    jwk::{Jwk, KeyAlgorithm, PublicKeyUse},
 };
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -75,17 +76,23 @@ impl Issuer {
         &self.terms
     }
 
-    /// Takes over the keys that it publishes (RFC 7517); those of kinds that are not known are left out. Gives how many there are.
+    /// Takes over the keys that it publishes (RFC 7517), each by itself; those of kinds that are not known, and those that are for
+    /// something else than signatures, are left out. Gives how many there are.
     ///
     /// # Errors
     /// It is no set of keys, or none of them can be used: those that were known stay.
     pub fn learn(&self, text: &str) -> Result<usize, String> {
-        let set: JwkSet = serde_json::from_str(text).map_err(|error| format!("it is no set of keys: {error}"))?;
-        let key = |jwk: &jsonwebtoken::jwk::Jwk| {
-            let (id, algorithm) = (jwk.common.key_id.clone(), jwk.common.key_algorithm);
-            Some(Key { id, algorithm, key: DecodingKey::from_jwk(jwk).ok()? })
+        let set: Set = serde_json::from_str(text).map_err(|error| format!("it is no set of keys: {error}"))?;
+        let key = |entry: Value| {
+            let jwk: Jwk = serde_json::from_value(entry).ok()?;
+            // One that is for encryption may be held by others, who sign nothing.
+            if !matches!(jwk.common.public_key_use, None | Some(PublicKeyUse::Signature)) {
+                return None;
+            }
+            let key = DecodingKey::from_jwk(&jwk).ok()?;
+            Some(Key { id: jwk.common.key_id, algorithm: jwk.common.key_algorithm, key })
         };
-        let keys: Vec<Key> = set.keys.iter().filter_map(key).take(KEYS).collect();
+        let keys: Vec<Key> = set.keys.into_iter().filter_map(key).take(KEYS).collect();
         if keys.is_empty() {
             return Err("it holds no key that can be used".to_owned());
         }
@@ -138,7 +145,9 @@ impl Issuer {
     }
 
     fn read(&self, claims: &Value) -> Result<Grant, String> {
-        let of = |claim: &str| claim.split('.').try_fold(claims, |value, name| value.get(name));
+        // A claim may have dots in its own name, as those have that are named by a URI.
+        let within = |claim: &str| claim.split('.').try_fold(claims, |value, name| value.get(name));
+        let of = |claim: &str| claims.get(claim).or_else(|| within(claim));
         let subject = claims["sub"].as_str().filter(|subject| !subject.is_empty()).ok_or("it has no sub")?;
         let expires = claims["exp"].as_f64().ok_or("exp is no number")?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
@@ -148,10 +157,20 @@ impl Issuer {
         let roles = words(of(&self.terms.claim));
         let role = roles.iter().filter_map(|word| self.terms.roles.get(word)).max().copied();
         let role = role.ok_or_else(|| format!("{} of {subject} names no role: {roles:?}", self.terms.claim))?;
+        // As in the tokens file: an operator's orders go to whichever partition they name.
+        if role == Role::Operator && of(&self.terms.rms).is_some() {
+            return Err(format!("{subject} is an operator, who is not bound to resource managers: {}", self.terms.rms));
+        }
         let rms = of(&self.terms.rms).map(|rms| words(Some(rms)).into_iter().map(Arc::from).collect());
         let name = format!("oidc:{}", subject.chars().take(200).collect::<String>()).into();
         Ok(Grant { role, proof: Proof::Issued(expires.max(0.0) as u64), name, rms, configures: false })
     }
+}
+
+/// A set of keys, of which each is looked at by itself: one that is odd takes none of the others along.
+#[derive(Deserialize)]
+struct Set {
+    keys: Vec<Value>,
 }
 
 /// The words of a claim.
@@ -225,6 +244,32 @@ mod tests {
     }
 
     #[test]
+    fn keys_are_looked_at_one_by_one_and_only_those_for_signatures_count() {
+        let (issuer, signer, other) = (issuer(), Signer::new("one"), Signer::new("two"));
+        let mut encrypts = other.jwk();
+        encrypts["use"] = json!("enc");
+        let odd = json!({"kty": "EC", "crv": 7, "kid": ["x"]});
+        let set = json!({"keys": [odd, 1, encrypts, signer.jwk()]});
+        assert_eq!(issuer.learn(&set.to_string()), Ok(1));
+        let token = |signer: &Signer| signer.token(&json!({"alg": "ES256", "kid": signer.id}), &claims(json!({})));
+        assert!(issuer.grant(&token(&signer)).is_some() && issuer.grant(&token(&other)).is_none());
+        let mut unsaid = other.jwk();
+        unsaid.as_object_mut().unwrap().remove("use");
+        assert_eq!(issuer.learn(&json!({"keys": [unsaid]}).to_string()), Ok(1));
+        assert!(issuer.grant(&token(&other)).is_some(), "for whatever");
+    }
+
+    #[test]
+    fn a_claim_may_have_dots_in_its_own_name() {
+        let claim = "https://board.example/roles";
+        let issuer = Issuer::new(Terms { claim: claim.into(), ..issuer().terms });
+        let signer = Signer::new("one");
+        issuer.learn(&json!({"keys": [signer.jwk()]}).to_string()).unwrap();
+        let token = signer.token(&json!({"alg": "ES256", "kid": "one"}), &claims(json!({claim: ["shims"]})));
+        assert_eq!(issuer.grant(&token).unwrap().role, Role::Shim);
+    }
+
+    #[test]
     fn a_token_grants_what_its_claims_say_as_long_as_its_signature_is_right() {
         let (issuer, signer, other) = (issuer(), Signer::new("one"), Signer::new("one"));
         let header = json!({"alg": "ES256", "kid": "one"});
@@ -260,6 +305,7 @@ mod tests {
             ("another issuer", signer.token(&header, &claims(json!({"iss": "https://evil.example"})))),
             ("another audience", signer.token(&header, &claims(json!({"aud": "other"})))),
             ("no role", signer.token(&header, &claims(json!({"realm_access": {"roles": ["more"]}})))),
+            ("an operator of some resource managers", signer.token(&header, &claims(json!({"rms": ["rm-1"]})))),
             ("no subject", signer.token(&header, &claims(json!({"sub": ""})))),
             ("a token of the file", "cbt_x".to_owned()),
             ("nothing", "..".to_owned()),

@@ -114,7 +114,10 @@ impl Grant {
                 _ => return Err(format!("\"{word}\" is none of name=TEXT, rms=ID,ID and configures")),
             }
         }
-        Ok(Some(grant))
+        match grant.rms {
+            Some(_) if role != Role::Shim => Err(format!("rms= binds shims only: a token of the role {role} has none")),
+            _ => Ok(Some(grant)),
+        }
     }
 }
 

@@ -201,6 +201,9 @@ fn grant(args: &NewArgs, proof: Proof) -> anyhow::Result<Grant> {
     if args.rms.iter().any(String::is_empty) {
         bail!("--rms has an empty id");
     }
+    if !args.rms.is_empty() && args.role != Role::Shim {
+        bail!("--rms binds shims only: whoever has the role {} may do the same in all partitions", args.role);
+    }
     let rms = (!args.rms.is_empty()).then(|| args.rms.iter().map(|rm| Arc::from(&**rm)).collect());
     Ok(Grant { role: args.role, proof, name: (&*args.name).into(), rms, configures: args.configures })
 }
@@ -254,6 +257,8 @@ mod tests {
         assert!(new(&[]).unwrap_err().to_string().contains("--role"));
         assert!(new(&["--role", "king"]).unwrap_err().to_string().contains("viewer, shim or operator"));
         assert!(new(&["--role", "viewer", "--configures"]).unwrap_err().to_string().contains("--role shim"));
+        let bound = new(&["--role", "operator", "--rms", "a"]).unwrap_err().to_string();
+        assert!(bound.starts_with("--rms binds shims only"), "{bound}");
         assert!(new(&["--role", "shim", "--rms", "a,,b"]).unwrap_err().to_string().contains("empty id"));
     }
 

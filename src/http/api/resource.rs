@@ -22,6 +22,8 @@ use crate::{
         topology::Topology,
     },
     domain::{
+        hostlist::HostList,
+        idset::IdSet,
         journal::{DrainRequest, Overwrite, Refusal, UndrainRequest},
         types::Nanos,
     },
@@ -173,6 +175,26 @@ async fn get_status(api: Data<ResourceApi>, path: Path<String>) -> Result<HttpRe
 /// Longest reason, bytes: the journal keeps it for each order, and shims are told it.
 const LONGEST_REASON: usize = 16 << 10;
 
+/// Characters of a text of a request in the audit log.
+const SHOWN: usize = 200;
+/// Hosts that are sorted for it.
+const SORTED: u64 = 10_000;
+
+/// Targets as a list in which neighbours share a pair of brackets.
+fn short(targets: &str) -> String {
+    match (IdSet::parse(targets), HostList::parse(targets)) {
+        (Err(_), Ok(hosts)) if hosts.len() <= SORTED => {
+            let mut names: Vec<String> = hosts.iter().collect();
+            // So that `n10` comes behind `n9`.
+            names.sort_by(|one, other| (one.len(), one).cmp(&(other.len(), other)));
+            names.dedup();
+            let list = names.into_iter().collect::<HostList>().to_string();
+            if IdSet::parse(&list).is_ok() { list + "," } else { list }
+        }
+        _ => targets.to_owned(),
+    }
+}
+
 /// Body of drain and undrain.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -205,7 +227,20 @@ fn deadline(text: &str) -> Result<Nanos, Problem> {
 impl Body {
     /// What the audit log says of it.
     fn tell(&self, request: &HttpRequest) {
-        note(request, format!("{}: {}", self.targets, self.reason.as_deref().unwrap_or("no reason")));
+        note(request, self.told());
+    }
+
+    /// What is short comes first, since a long text is cut.
+    fn told(&self) -> String {
+        let mut told: String = self.reason.as_deref().unwrap_or("no reason").chars().take(SHOWN).collect();
+        if let Some(deadline) = &self.deadline {
+            told.push_str(", deadline ");
+            told.extend(deadline.chars().take(SHOWN));
+        }
+        if let Some(overwrite) = self.overwrite {
+            told.push_str(&format!(", overwrite {overwrite}"));
+        }
+        told + ": " + &short(&self.targets)
     }
 
     fn parse(bytes: &Bytes) -> Result<(Body, Option<Overwrite>), Problem> {
@@ -314,5 +349,27 @@ fn refused(refusal: Refusal) -> Problem {
             Problem { field: Some("targets".to_owned()), ..Problem::new(StatusCode::CONFLICT, detail) }
         }
         Refusal::Disk(_) => Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_matters_of_a_drain_is_told_however_many_hosts_it_names() {
+        let hosts: Vec<String> = (1..=100).map(|n| format!("node-with-a-long-name-{n}")).collect();
+        let body = |targets: &str| Body {
+            targets: targets.to_owned(),
+            reason: Some("disk".to_owned()),
+            overwrite: Some(1),
+            deadline: Some("30m".to_owned()),
+        };
+        let told = body(&hosts.join(",")).told();
+        assert_eq!(told, "disk, deadline 30m, overwrite 1: node-with-a-long-name-[1-100]");
+        let told = |targets: &str| Body { overwrite: None, deadline: None, ..body(targets) }.told();
+        assert_eq!(["0-3,7", "1,", "b,a", "a["].map(told), ["disk: 0-3,7", "disk: 1,", "disk: a,b", "disk: a["]);
+        let long = Body { reason: Some("ö".repeat(5_000)), ..body("n1") }.told();
+        assert!(long.ends_with(", deadline 30m, overwrite 1: n1") && long.len() < 1_000);
     }
 }

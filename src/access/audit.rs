@@ -8,12 +8,12 @@ use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc::Sender},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
 
 use super::{Caller, Role};
 use crate::{messages::sparing::Sparing, trace::Trace};
@@ -36,11 +36,15 @@ const UNKNOWN: &str = "unknown";
 pub const OTHERS: &str = "others";
 /// Bytes of a text that somebody sent.
 const LONGEST: usize = 1_024;
+/// The outcome of what nobody answered.
+const UNANSWERED: &str = "unknown";
+/// How long an answer waits at most for its record to be in a file.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// `http`, `grpc`, or `signal`.
+    /// `http`, `grpc`, `signal`, or `file`.
     pub door: String,
     /// Name of the token, or what else is known.
     pub who: String,
@@ -55,7 +59,7 @@ pub struct Entry {
     /// What of it matters: targets and reason of a drain, the resource manager that registered.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// `done`, `refused` (not allowed) or `failed`.
+    /// `done`, `refused` (not allowed) or `failed`; `unknown`: its client went before the answer, and it may have been carried out.
     pub outcome: String,
     /// HTTP or gRPC status.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -187,6 +191,46 @@ impl Request {
     }
 }
 
+/// A change that is under way. Where it is dropped before it was answered its client has gone, and what was handed to an actor by
+/// then is carried out all the same: that is in the log too.
+#[derive(Debug)]
+pub struct Pending {
+    audit: Arc<Audit>,
+    asked: Option<Request>,
+    /// By itself, not only counted.
+    noted: bool,
+}
+
+impl Pending {
+    /// Begins.
+    pub fn new(audit: Arc<Audit>, asked: Request, noted: bool) -> Pending {
+        Pending { audit, asked: Some(asked), noted }
+    }
+
+    /// It was answered. Gives the id of its record, where it has one. `kind`: see [`Request::kind`].
+    pub fn answered(mut self, outcome: &str, status: String, kind: Option<String>) -> Option<u64> {
+        let mut asked = self.asked.take()?;
+        asked.kind = kind.unwrap_or(asked.kind);
+        self.end(asked, outcome, status)
+    }
+
+    fn end(&self, asked: Request, outcome: &str, status: String) -> Option<u64> {
+        if self.noted && outcome != "refused" {
+            return self.audit.answered(asked, outcome, status);
+        }
+        self.audit.count(&asked, outcome);
+        None
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some(asked) = self.asked.take() {
+            self.end(asked, UNANSWERED, String::new());
+        }
+    }
+}
+
 /// The log. Whoever changes something through a door is in it.
 #[derive(Debug)]
 pub struct Audit {
@@ -209,7 +253,8 @@ struct Inner {
 
 impl Inner {
     fn count(&mut self, request: &Request, outcome: &str) {
-        let action = if outcome == "done" { &request.action } else { &request.kind };
+        // What nobody answered has no kind: that is told with the answer.
+        let action = if matches!(outcome, "done" | UNANSWERED) { &request.action } else { &request.kind };
         let own = |who: &str, address: &str, action: &str| {
             let [who, address, action, outcome] = [who, address, action, outcome].map(str::to_owned);
             (request.door.to_owned(), who, address, action, outcome)
@@ -297,20 +342,28 @@ impl Audit {
         self.inner().next - 1
     }
 
-    /// A change was answered. It is noted, unless its sender has had many that failed, or is no operator and had many at all.
-    pub fn answered(&self, request: Request, outcome: &str, status: String) {
+    /// A change was answered. It is noted, unless its sender has had many that failed, or is no operator and had many at all. Gives
+    /// the id of its record.
+    pub fn answered(&self, request: Request, outcome: &str, status: String) -> Option<u64> {
         let mut inner = self.inner();
         let operator = request.role.is_empty() || request.role == Role::Operator.to_string();
         let noted = match outcome {
-            "done" if operator => true,
-            "done" => inner.done.say(request.sender(), Instant::now()).is_some(),
+            "done" | UNANSWERED if operator => true,
+            "done" | UNANSWERED => inner.done.say(request.sender(), Instant::now()).is_some(),
             _ => inner.failed.say(request.sender(), Instant::now()).is_some(),
         };
         if noted {
             self.add(&mut inner, request.entry(outcome, status));
+            Some(inner.next - 1)
         } else {
             inner.count(&request, outcome);
+            None
         }
+    }
+
+    /// The record is in a file, or the disk takes too long for it: who has been told that something is done finds it after a kill.
+    pub async fn settled(&self, id: u64) {
+        let _ = timeout(PATIENCE, self.newest().wait_for(|newest| *newest >= id)).await;
     }
 
     /// One more of what is only counted, until [`Audit::sum_up`].
@@ -332,7 +385,8 @@ impl Audit {
     pub fn from(&self, id: u64, most: usize) -> (u64, Vec<Arc<Record>>) {
         let inner = self.inner();
         let oldest = inner.kept.front().map_or(inner.next, |record| record.id);
-        let skip = usize::try_from(id.saturating_sub(oldest)).unwrap_or(usize::MAX);
+        // A line of a file that was damaged has left its id out.
+        let skip = inner.kept.partition_point(|record| record.id < id);
         let newest = *self.newest.borrow();
         let readable = inner.kept.iter().skip(skip).take_while(|record| record.id <= newest);
         (oldest, readable.take(most).cloned().collect())
@@ -352,6 +406,10 @@ impl Audit {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
+    use futures::FutureExt as _;
+
     use super::*;
 
     fn request(who: &str) -> Request {
@@ -456,7 +514,7 @@ mod tests {
         // Whoever does not have a role has them all.
         let audit = Audit::default();
         let anyone = || Request { role: String::new(), ..request("anyone") };
-        (0..3 * DONE).for_each(|_| audit.answered(anyone(), "done", "200".to_owned()));
+        (0..3 * DONE).for_each(|_| _ = audit.answered(anyone(), "done", "200".to_owned()));
         assert_eq!(audit.from(0, usize::MAX).1.len(), 3 * DONE as usize);
     }
 
@@ -480,6 +538,46 @@ mod tests {
         assert_eq!(count("evil", "POST /si/v1/rm/{rmID}/nodes", "failed"), Some(3 * SUMS as u64), "by its kind");
         assert_eq!(count("evil", OTHERS, "done"), Some((3 * SUMS - (OF_CALLER - 1)) as u64));
         assert_eq!(count(UNKNOWN, OTHERS, "refused"), Some((3 * SUMS - OF_STRANGERS) as u64));
+    }
+
+    #[test]
+    fn what_nobody_answered_is_noted_all_the_same() {
+        let audit = Arc::new(Audit::default());
+        let asked = Request { role: Role::Operator.to_string(), ..request("alice") };
+        let pending = |noted| Pending::new(audit.clone(), asked.clone(), noted);
+        assert_eq!(pending(true).answered("done", "200".to_owned(), None), Some(1));
+        assert_eq!(pending(true).answered("refused", "403".to_owned(), None), None);
+        drop(pending(true));
+        drop(pending(false));
+        let told = told(&audit);
+        let outcomes: Vec<_> = told.iter().map(|(_, action, outcome, _)| (&**action, &**outcome)).collect();
+        let (action, kind) = (&*asked.action, &*asked.kind);
+        assert_eq!(outcomes, [(action, "done"), (action, "unknown"), (action, "unknown"), (kind, "refused")]);
+        // Not even an operator's is left out where there are many.
+        (0..2 * FAILED + DONE).for_each(|_| drop(pending(true)));
+        assert_eq!(audit.noted(), 4 + u64::from(2 * FAILED + DONE));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_waits_for_its_record_but_not_for_a_disk_that_hangs() {
+        let (writer, records) = mpsc::channel();
+        let audit = Arc::new(Audit::resumed(Vec::new(), Some(writer)));
+        let id = audit.answered(request("alice"), "done", "200".to_owned()).unwrap();
+        let mut settled = Box::pin(audit.settled(id));
+        assert!(settled.as_mut().now_or_never().is_none());
+        audit.written(records.recv().unwrap().id);
+        assert!(settled.now_or_never().is_some());
+        let begun = tokio::time::Instant::now();
+        audit.settled(id + 1).await;
+        assert_eq!(begun.elapsed(), PATIENCE);
+    }
+
+    #[test]
+    fn records_are_found_by_their_ids_also_behind_one_that_is_missing() {
+        let record = |id| Record { id, time: String::new(), entry: Entry::default() };
+        let audit = Audit::resumed([1, 2, 4, 5].map(record).into(), None);
+        let ids = |from| audit.from(from, 10).1.iter().map(|record| record.id).collect::<Vec<_>>();
+        assert_eq!((ids(0), ids(3), ids(5), ids(6)), (vec![1, 2, 4, 5], vec![4, 5], vec![5], vec![]));
     }
 
     #[test]

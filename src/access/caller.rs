@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     Role, Tokens,
+    certificate::Shown,
     line::{Grant, Proof},
     tokens::Lease,
 };
@@ -26,6 +27,9 @@ pub enum Denied {
     /// It has no token.
     #[error("this needs a token: send the header Authorization: Bearer TOKEN")]
     NoToken,
+    /// The certificate of its connection was good when that began.
+    #[error("the certificate of this connection has expired: connect again with a new one")]
+    Expired,
     /// Its token is not known.
     #[error("the token is not one of this server, or not any more")]
     Unknown,
@@ -65,14 +69,14 @@ pub enum Denied {
 impl Denied {
     /// Nobody known asked, so that another token may help: HTTP 401, else 403.
     pub fn is_unknown(&self) -> bool {
-        matches!(self, Denied::NoToken | Denied::Unknown)
+        matches!(self, Denied::NoToken | Denied::Unknown | Denied::Expired)
     }
 
     /// The kind of refusal, as metrics name it.
     pub fn reason(&self) -> &'static str {
         match self {
             Denied::NoToken => "no_token",
-            Denied::Unknown => "unknown_token",
+            Denied::Unknown | Denied::Expired => "unknown_token",
             Denied::Role { .. } | Denied::Configures { .. } => "role",
             Denied::Rm { .. } => "resource_manager",
         }
@@ -82,7 +86,7 @@ impl Denied {
     pub fn challenge(&self) -> String {
         let error = match self {
             Denied::NoToken => String::new(),
-            Denied::Unknown => ", error=\"invalid_token\"".to_owned(),
+            Denied::Unknown | Denied::Expired => ", error=\"invalid_token\"".to_owned(),
             Denied::Role { needed, .. } => format!(", error=\"insufficient_scope\", scope=\"{needed}\""),
             Denied::Configures { .. } => ", error=\"insufficient_scope\", scope=\"operator\"".to_owned(),
             Denied::Rm { .. } => ", error=\"insufficient_scope\"".to_owned(),
@@ -92,16 +96,19 @@ impl Denied {
 }
 
 impl Caller {
-    /// Who sends this token, or over a connection with a certificate of these names; `tokens` are those of the server, where it
-    /// has any. A token goes before.
+    /// Who sends this token, or over a connection on which this was shown; `tokens` are those of the server, where it has any. A
+    /// token goes before.
     ///
     /// # Errors
-    /// There is neither, or it is not known.
-    pub fn identify(tokens: Option<&Tokens>, token: Option<&str>, certificate: &[Box<str>]) -> Result<Caller, Denied> {
+    /// There is neither, or it is not known, or not good any more.
+    pub fn identify(tokens: Option<&Tokens>, token: Option<&str>, shown: &Shown) -> Result<Caller, Denied> {
         let Some(tokens) = tokens else { return Ok(Caller::Anyone) };
         match token {
             Some(token) => tokens.find(token).map(Caller::Holder).ok_or(Denied::Unknown),
-            None => tokens.find_certificate(certificate).map(Caller::Holder).ok_or(Denied::NoToken),
+            None => {
+                let grant = tokens.find_certificate(shown.names()).ok_or(Denied::NoToken)?;
+                if shown.has_expired() { Err(Denied::Expired) } else { Ok(Caller::Holder(grant)) }
+            }
         }
     }
 
@@ -190,10 +197,10 @@ impl Caller {
         }
     }
 
-    /// The right to go on with a long answer; `None` where it never ends.
-    pub fn lease(&self, tokens: Option<&Arc<Tokens>>) -> Option<Lease> {
+    /// The right to go on with a long answer over a connection on which this was shown; `None` where it never ends.
+    pub fn lease(&self, tokens: Option<&Arc<Tokens>>, shown: &Shown) -> Option<Lease> {
         match (self, tokens) {
-            (Caller::Holder(grant), Some(tokens)) => Some(Lease::new(tokens.clone(), grant.clone())),
+            (Caller::Holder(grant), Some(tokens)) => Some(Lease::new(tokens.clone(), grant.clone(), shown.until())),
             _ => None,
         }
     }
@@ -260,7 +267,7 @@ mod tests {
 
     #[test]
     fn without_tokens_everybody_may_do_everything() {
-        let anyone = Caller::identify(None, Some("whatever"), &[]).unwrap();
+        let anyone = Caller::identify(None, Some("whatever"), &Shown::default()).unwrap();
         assert!(anyone.needs(Role::Operator).is_ok() && anyone.acts_for("x").is_ok() && anyone.configures().is_ok());
         assert!(!anyone.is_tenant());
         let identity = |address: &str| anyone.identity(Some(address.parse().unwrap()));

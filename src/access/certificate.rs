@@ -4,6 +4,7 @@ use std::{
     fmt,
     path::{Path, PathBuf},
     sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use arc_swap::ArcSwap;
@@ -175,11 +176,80 @@ fn believed(authorities: &Path) -> Result<Arc<dyn ClientCertVerifier>, String> {
     Ok(verifier)
 }
 
-/// The DNS names and URIs that a client's certificate, which was verified, is for.
-pub fn names(chain: Option<&[CertificateDer<'_>]>) -> Vec<Box<str>> {
-    let read = |first| webpki::EndEntityCert::try_from(first).ok();
-    let Some(certificate) = chain.and_then(<[_]>::first).and_then(read) else { return Vec::new() };
-    certificate.valid_dns_names().chain(certificate.valid_uri_names()).map(Into::into).collect()
+/// What a client has shown on its connection: a certificate that was verified, if any.
+#[derive(Clone, Debug, Default)]
+pub struct Shown {
+    names: Arc<[Box<str>]>,
+    until: u64,
+}
+
+impl Shown {
+    /// The first of a chain that was verified.
+    pub fn of(chain: Option<&[CertificateDer<'_>]>) -> Shown {
+        let Some(first) = chain.and_then(<[_]>::first) else { return Shown::default() };
+        let certificate = webpki::EndEntityCert::try_from(first).ok();
+        let Some((certificate, until)) = certificate.zip(not_after(first)) else { return Shown::default() };
+        let names = certificate.valid_dns_names().chain(certificate.valid_uri_names()).map(Into::into).collect();
+        Shown { names, until }
+    }
+
+    /// The DNS names and URIs that it is for.
+    pub fn names(&self) -> &[Box<str>] {
+        &self.names
+    }
+
+    /// When it expires, seconds since 1970.
+    pub fn until(&self) -> u64 {
+        self.until
+    }
+
+    /// A new connection with it would not be let in any more.
+    pub fn has_expired(&self) -> bool {
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() > self.until
+    }
+}
+
+/// The last second of a certificate (RFC 5280, 4.1: the fifth field of what is signed, or the fourth where there is no version).
+fn not_after(certificate: &[u8]) -> Option<u64> {
+    let (_, certificate, _) = element(certificate)?;
+    let (_, mut rest, _) = element(certificate)?;
+    if let (0xa0, _, behind) = element(rest)? {
+        rest = behind;
+    }
+    // Serial number, algorithm, issuer.
+    for _ in 0..3 {
+        rest = element(rest)?.2;
+    }
+    let (_, validity, _) = element(rest)?;
+    let (_, _, until) = element(validity)?;
+    let (tag, until, _) = element(until)?;
+    let text = std::str::from_utf8(until).ok()?;
+    let text = match tag {
+        // Two digits of the year: up to 2049.
+        0x17 if text.get(..2)? < "50" => format!("20{text}"),
+        0x17 => format!("19{text}"),
+        0x18 => text.to_owned(),
+        _ => return None,
+    };
+    let time = jiff::civil::DateTime::strptime("%Y%m%d%H%M%SZ", text).ok()?;
+    let seconds = time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second();
+    Some(u64::try_from(seconds).unwrap_or_default())
+}
+
+/// The tag and what is in the first element of DER, and what is behind it.
+fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (tag, rest) = der.split_first()?;
+    let (length, rest) = rest.split_first()?;
+    let (length, rest) = match length {
+        0..=0x7f => (usize::from(*length), rest),
+        0x81..=0x84 => {
+            let (length, rest) = rest.split_at_checked(usize::from(length - 0x80))?;
+            (length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
+        }
+        _ => return None,
+    };
+    let (inside, behind) = rest.split_at_checked(length)?;
+    Some((*tag, inside, behind))
 }
 
 fn read(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
@@ -223,6 +293,24 @@ mod tests {
         fs::write(&key, &other.1).unwrap();
         certificate.reload().unwrap();
         assert_ne!(certificate.current.load().cert, first);
+    }
+
+    #[test]
+    fn a_certificate_says_until_when_it_is_good() {
+        for (year, until) in [(1999, 915_148_800), (2049, 2_493_072_000), (2050, 2_524_608_000), (4000, 64_060_588_800)]
+        {
+            let mut params = rcgen::CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
+            params.not_after = rcgen::date_time_ymd(year, 1, 1);
+            let made = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
+            let shown = Shown::of(Some(&[made.der().clone()]));
+            assert_eq!((shown.until(), shown.has_expired()), (until, year < 2000), "{year}");
+            assert_eq!(shown.names(), [Box::from("a.example")]);
+        }
+        assert!(Shown::of(None).names().is_empty());
+        // Whatever comes is read without a fault.
+        let made = pair().0;
+        let der = CertificateDer::from_pem_slice(made.as_bytes()).unwrap();
+        (0..der.len()).for_each(|end| _ = not_after(&der[..end]));
     }
 
     #[test]

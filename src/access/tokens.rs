@@ -149,34 +149,41 @@ pub fn lines(file: &Path, text: &str) -> Result<Vec<(usize, Grant)>, String> {
         .collect()
 }
 
-/// The right to go on: ends when the tokens file takes the grant away, or changes it; that of an issuer's token when that expires.
+/// The right to go on: ends when the tokens file takes the grant away, or changes it; that of an issuer's token, or of a
+/// certificate, when that expires.
 #[derive(Debug)]
 pub struct Lease {
     tokens: Arc<Tokens>,
     grant: Arc<Grant>,
     changes: WatchStream<u64>,
-    expires: Option<Pin<Box<Sleep>>>,
+    expires: Option<(Pin<Box<Sleep>>, &'static str)>,
 }
 
 impl Lease {
-    /// For as long as the grant holds.
-    pub fn new(tokens: Arc<Tokens>, grant: Arc<Grant>) -> Lease {
+    /// For as long as the grant holds; `certificate` is until when that of the connection is good, where it is what is believed.
+    pub fn new(tokens: Arc<Tokens>, grant: Arc<Grant>, certificate: u64) -> Lease {
         let changes = WatchStream::new(tokens.changes.subscribe());
+        // As long as a new request with it would be let in.
         let expires = match grant.proof {
-            Proof::Issued(until) => {
-                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                // As long as a new request with it would be let in.
-                Some(Box::pin(sleep(Duration::from_secs(until.saturating_add(LEEWAY)).saturating_sub(now))))
-            }
-            _ => None,
+            Proof::Issued(until) => Some((until.saturating_add(LEEWAY), "the token has expired")),
+            Proof::Certificate(_) => Some((certificate.saturating_add(1), "the certificate has expired")),
+            Proof::Token(_) => None,
         };
-        Lease { tokens, grant, changes, expires }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let timer = |until| Box::pin(sleep(Duration::from_secs(until).saturating_sub(now)));
+        Lease { tokens, grant, changes, expires: expires.map(|(until, why)| (timer(until), why)) }
     }
 
     /// Ready when the right has ended, with why.
     pub fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<&'static str> {
-        if let Some(expires) = &mut self.expires {
-            return expires.as_mut().poll(context).map(|()| "the token has expired");
+        if let Some((expires, why)) = &mut self.expires
+            && expires.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(why);
+        }
+        // The file has none of an issuer.
+        if let Proof::Issued(_) = self.grant.proof {
+            return Poll::Pending;
         }
         while let Poll::Ready(Some(_)) = Pin::new(&mut self.changes).poll_next(context) {
             if !self.tokens.holds(&self.grant) {
@@ -230,7 +237,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), line(Role::Viewer, "one") + &line(Role::Viewer, "two")).unwrap();
         let tokens = Tokens::open(file.path()).unwrap();
-        let lease = |token: &str| Lease::new(tokens.clone(), tokens.find(token).unwrap());
+        let lease = |token: &str| Lease::new(tokens.clone(), tokens.find(token).unwrap(), 0);
         let (mut one, mut two) = (lease("one"), lease("two"));
         fs::write(file.path(), line(Role::Viewer, "two")).unwrap();
         tokens.reload().unwrap();
@@ -242,6 +249,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_lease_of_a_certificate_ends_with_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "shim certificate:k8s.example name=k8s\n").unwrap();
+        let tokens = Tokens::open(file.path()).unwrap();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let lease = |until| {
+            let grant = tokens.find_certificate(&["k8s.example".into()]).unwrap();
+            Lease::new(tokens.clone(), grant, until)
+        };
+        let begun = tokio::time::Instant::now();
+        assert_eq!(poll_fn(|context| lease(now - 1).poll_ended(context)).await, "the certificate has expired");
+        let mut later = lease(now + 60);
+        assert_eq!(poll_fn(|context| later.poll_ended(context)).await, "the certificate has expired");
+        assert!((50..=61).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+        // Or when its line is taken away.
+        let mut taken = lease(now + 1_000);
+        fs::write(file.path(), "").unwrap();
+        tokens.reload().unwrap();
+        assert_eq!(poll_fn(|context| taken.poll_ended(context)).await, "the token was taken back");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_lease_of_an_issuers_token_ends_when_a_new_request_with_it_would_be_refused() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let tokens = Tokens::open(file.path()).unwrap();
@@ -249,7 +278,7 @@ mod tests {
         let lease = |until| {
             let proof = Proof::Issued(until);
             let grant = Grant { role: Role::Shim, proof, name: "oidc:x".into(), rms: None, configures: false };
-            Lease::new(tokens.clone(), Arc::new(grant))
+            Lease::new(tokens.clone(), Arc::new(grant), 0)
         };
         let begun = tokio::time::Instant::now();
         // Let in some seconds after it expired.

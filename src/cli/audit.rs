@@ -71,6 +71,8 @@ struct Closed {
 struct Gap {
     from: u64,
     to: u64,
+    #[serde(default)]
+    reason: String,
 }
 
 /// What was read so far.
@@ -194,6 +196,9 @@ fn shown(line: &Line) -> String {
                 entry.who, entry.door, entry.action, entry.outcome
             )
         }
+        Line::Gap { gap } if gap.reason == "damage" => {
+            format!("(records {} to {} were in lines of the server's files that are damaged)\n", gap.from, gap.to)
+        }
         Line::Gap { gap } => format!("(records {} to {} are in the files of the server only)\n", gap.from, gap.to),
         Line::Closed { .. } | Line::End { .. } => String::new(),
     }
@@ -217,6 +222,7 @@ mod tests {
         assert_eq!(text(counted).unwrap(), "T      8 k8s grpc /x/UpdateNode x3 done\n");
         assert_eq!(text(r#"{"next":9}"#).unwrap(), "");
         assert!(text(r#"{"gap":{"from":1,"to":4,"reason":"retention"}}"#).unwrap().contains("1 to 4"));
+        assert!(text(r#"{"gap":{"from":3,"to":3,"reason":"damage"}}"#).unwrap().contains("3 to 3 were in lines"));
         assert!(text("x").is_err());
         let closed = parse(r#"{"closed":{"next":12,"detail":"the server is shutting down"}}"#).unwrap();
         assert_eq!((closed.next(), &*shown(&closed)), (Some(12), ""));

@@ -329,7 +329,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     };
     let shown = |addr: Option<SocketAddr>| addr.map_or("off".to_owned(), |addr| format!("{scheme}{addr}"));
     if access.has_files() {
-        actix::spawn(access.clone().follow());
+        actix::spawn(access.clone().follow(audit.audit.clone()));
     }
     let data = if args.ephemeral { "memory".to_owned() } else { args.data.display().to_string() };
     let ready = format!(

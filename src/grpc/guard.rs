@@ -25,7 +25,13 @@ use super::{
     room::{Call, Ticket},
 };
 use crate::{
-    access::{Audit, Caller, Denied, Rates, Role, Tokens, audit, caller::bearer, rates, tokens::Lease},
+    access::{
+        Audit, Caller, Denied, Rates, Role, Tokens,
+        audit::{self, Pending},
+        caller::bearer,
+        rates,
+        tokens::Lease,
+    },
     actors::topology::Topology,
     metrics::{RATE, Refused},
     trace::{self, Span, Trace},
@@ -170,6 +176,7 @@ impl<S> Guarded<S> {
             return refuse(Status::unavailable(opening));
         }
         let connection = request.extensions().get::<Connection>();
+        let shown = connection.map(Connection::shown).cloned().unwrap_or_default();
         let address = connection.and_then(Connection::peer);
         let asked = |caller: Option<&Caller>, name: &str| audit::Request {
             trace,
@@ -181,8 +188,7 @@ impl<S> Guarded<S> {
             Some(role) => {
                 let header = request.headers().get(http::header::AUTHORIZATION);
                 let token = header.and_then(|header| header.to_str().ok()).and_then(bearer);
-                let shown = connection.map_or(&[][..], Connection::shown);
-                let caller = Caller::identify(self.tokens.as_deref(), token, shown);
+                let caller = Caller::identify(self.tokens.as_deref(), token, &shown);
                 // Whoever guesses tokens is known by the address.
                 let who = caller.as_ref().unwrap_or(&Caller::Anyone);
                 if let Err(wait) = self.rates.admit(|| who.key(address)) {
@@ -217,8 +223,8 @@ impl<S> Guarded<S> {
             ticket => ticket.map(Ticket::welcome),
         };
         let asked = change.map(|(name, noted)| (noted, asked(Some(&caller), name)));
-        let lease = caller.lease(self.tokens.as_ref());
-        if let Some(lease) = caller.lease(self.tokens.as_ref()) {
+        let lease = caller.lease(self.tokens.as_ref(), &shown);
+        if let Some(lease) = caller.lease(self.tokens.as_ref(), &shown) {
             // What a stream brings is its caller's as well: nothing of it is read once the right to it has ended.
             let of_client = |body| Leased { body, lease: Some(lease), ended: false, sent: Sent::Requests };
             request = request.map(|body| Body::new(of_client(body)));
@@ -232,11 +238,13 @@ impl<S> Guarded<S> {
             None => {}
         }
         request.extensions_mut().insert(caller);
+        let configures = asked.as_ref().is_some_and(|(_, asked)| asked.action.ends_with("/UpdateConfiguration"));
         let audit = self.audit.clone();
+        let pending = asked.map(|(noted, asked)| Pending::new(self.audit.clone(), asked, noted));
         let (answer, refused) = (self.inner.call(request), self.refused.clone());
         Box::pin(async move {
             let response = answer.await?;
-            if let Some((noted, asked)) = asked {
+            if let Some(pending) = pending {
                 // A call that fails before it begins to answer has its status at the front; one that does not has none yet.
                 let code = Status::from_header_map(response.headers()).map_or(Code::Ok, |status| status.code());
                 let outcome = match code {
@@ -244,10 +252,9 @@ impl<S> Guarded<S> {
                     Code::PermissionDenied | Code::Unauthenticated => "refused",
                     _ => "failed",
                 };
-                if noted && outcome != "refused" {
-                    audit.answered(asked, outcome, format!("{code:?}"));
-                } else {
-                    audit.count(&asked, outcome);
+                let status = format!("{code:?}");
+                if let Some(id) = pending.answered(outcome, status, None).filter(|_| configures && outcome == "done") {
+                    audit.settled(id).await;
                 }
             }
             if let Some(reason) = denied(response.extensions()) {
@@ -314,12 +321,21 @@ pub fn changes(extensions: &Extensions) -> Changes {
 }
 
 impl Changes {
-    /// A change of this kind was carried out, or failed.
-    pub fn note(&self, what: &str, detail: String, code: Code) {
-        let Some((audit, _, stream)) = self.0.as_deref() else { return };
+    /// A change of this kind begins: it is noted also where the stream ends before it was answered.
+    pub fn begin(&self, what: &str, detail: String) -> Option<Pending> {
+        let (audit, _, stream) = self.0.as_deref()?;
         let request = Changes::one(stream, what);
         request.detail.tell(detail);
-        audit.answered(request, if code == Code::Ok { "done" } else { "failed" }, format!("{code:?}"));
+        Some(Pending::new(audit.clone(), request, true))
+    }
+
+    /// It was carried out, or failed. What was carried out is told when that is written down.
+    pub async fn note(&self, pending: Option<Pending>, code: Code) {
+        let (Some((audit, ..)), Some(pending)) = (self.0.as_deref(), pending) else { return };
+        let outcome = if code == Code::Ok { "done" } else { "failed" };
+        if let Some(id) = pending.answered(outcome, format!("{code:?}"), None).filter(|_| code == Code::Ok) {
+            audit.settled(id).await;
+        }
     }
 
     /// A change of this kind was not allowed: it is counted, as refused calls are.

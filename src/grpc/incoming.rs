@@ -25,7 +25,7 @@ use super::{
     paced::{Arrived, Paced},
     room::{Place, Room, Ticket},
 };
-use crate::access::certificate;
+use crate::access::certificate::Shown;
 
 /// Connections that nobody has taken yet.
 const READY: usize = 64;
@@ -41,7 +41,7 @@ pub fn plain(
 ) -> impl Stream<Item = io::Result<Patient<TcpStream>>> {
     accepted(listener, room).map(move |(stream, place)| {
         let peer = peer(&stream);
-        Ok(Patient::new(stream, place, peer, Vec::new(), patience))
+        Ok(Patient::new(stream, place, peer, Shown::default(), patience))
     })
 }
 
@@ -110,7 +110,7 @@ pub fn encrypted(
                 match accepted {
                     // Nobody takes it: the door is being closed.
                     Ok(Ok(stream)) => {
-                        let shown = certificate::names(stream.get_ref().1.peer_certificates());
+                        let shown = Shown::of(stream.get_ref().1.peer_certificates());
                         drop(ready.send(Ok(Patient::new(stream, place, peer, shown, patience))).await);
                     }
                     Ok(Err(error)) => tracing::debug!(%error, "no TLS on a gRPC connection"),
@@ -143,8 +143,8 @@ pub struct Connection {
     pub arrived: Arc<Arrived>,
     /// Address of the client.
     address: Option<IpAddr>,
-    /// Names of the certificate that the client has shown.
-    shown: Arc<[Box<str>]>,
+    /// The certificate that the client has shown.
+    shown: Shown,
 }
 
 impl Connection {
@@ -153,8 +153,8 @@ impl Connection {
         self.ticket.as_ref()
     }
 
-    /// Names of the certificate that the client has shown.
-    pub fn shown(&self) -> &[Box<str>] {
+    /// The certificate that the client has shown.
+    pub fn shown(&self) -> &Shown {
         &self.shown
     }
 
@@ -165,9 +165,8 @@ impl Connection {
 }
 
 impl<S> Patient<S> {
-    fn new(io: S, place: Place, address: Option<IpAddr>, shown: Vec<Box<str>>, patience: Duration) -> Patient<S> {
-        let request =
-            Connection { address, shown: shown.into(), ticket: Some(place.ticket()), ..Connection::default() };
+    fn new(io: S, place: Place, address: Option<IpAddr>, shown: Shown, patience: Duration) -> Patient<S> {
+        let request = Connection { address, shown, ticket: Some(place.ticket()), ..Connection::default() };
         let paced = Paced::new(request.arrived.clone());
         Patient { io, request, paced, end: Some(Box::pin(sleep(patience))), patience, place }
     }

@@ -224,6 +224,8 @@ impl Open {
                 if tenant {
                     receipts.ignore(sequence, self.topology.process.ignore(rm, &mut message.extra_config));
                 }
+                let detail = format!("resource manager {rm}: request {sequence}");
+                let pending = self.changes.begin(CONFIGURATION, detail);
                 let (group, extra, epoch) = (&message.policy_group, message.extra_config, Some(gate.epoch));
                 let done = match self.topology.configure(rm, epoch, group, message.config, extra, tenant).await {
                     Ok(_) => Ok(None),
@@ -236,7 +238,7 @@ impl Open {
                     Ok(Some(_)) => Code::InvalidArgument,
                     Err(status) => status.code(),
                 };
-                self.changes.note(CONFIGURATION, format!("resource manager {rm}: request {sequence}"), code);
+                self.changes.note(pending, code).await;
                 done?
             }
         };

@@ -22,6 +22,7 @@ use actix_web::{
 use super::{
     doors::Doors,
     problem::Problem,
+    room::Seat,
     route::Access,
     routes,
     shim::body::discard,
@@ -31,13 +32,17 @@ use super::{
     },
 };
 use crate::{
-    access::{Audit, Caller, Denied, Role, audit, caller::bearer, rates, tokens::Lease},
+    access::{
+        Caller, Denied, Role,
+        audit::{self, Pending},
+        caller::bearer,
+        certificate::Shown,
+        rates,
+        tokens::Lease,
+    },
     metrics::RATE,
     trace::{self, Span, Trace},
 };
-
-/// Names of the certificate that a client has shown on its connection.
-pub struct Shown(pub Vec<Box<str>>);
 
 /// How a browser, which cannot set headers there, sends its token with a WebSocket: as one of the protocols it offers.
 pub const PROTOCOL: &str = "callboard.bearer.";
@@ -95,7 +100,7 @@ enum Record {
     None,
     /// Summed up: it is part of what a shim sends all the time, or was refused.
     Counted,
-    /// By itself.
+    /// By itself, except what was refused.
     Noted,
 }
 
@@ -130,17 +135,19 @@ fn kind(request: &HttpRequest) -> String {
     format!("{method} {}", request.match_pattern().as_deref().unwrap_or(audit::OTHERS))
 }
 
-/// Notes or counts a request that was answered.
-fn note(audit: &Audit, kept: Record, asked: audit::Request, status: StatusCode) {
-    let outcome = match status.as_u16() {
+/// What came of a request, as the audit log has it.
+fn outcome(status: StatusCode) -> &'static str {
+    match status.as_u16() {
         401 | 403 => "refused",
         400.. => "failed",
         _ => "done",
-    };
-    match kept {
-        Record::Noted if outcome != "refused" => audit.answered(asked, outcome, status.as_str().to_owned()),
-        _ => audit.count(&asked, outcome),
     }
+}
+
+/// An operator's change is told when it is written down, so that a kill loses no record of what somebody was told. What shims
+/// send does not wait.
+fn waits(need: &Need) -> bool {
+    matches!(need, Need::Role(Role::Operator) | Need::Shim { configure: true, .. })
 }
 
 /// Middleware: lets a request through with its [`Caller`], or refuses it in the form of errors that its door has. An answer to a
@@ -214,10 +221,8 @@ async fn guarded(
         // What is carried out, as most is, is told with its path.
         audit::Request { trace, ..audit::Request::new("http", caller, address, action, String::new()) }
     };
-    let identify = |request: &HttpRequest| {
-        let shown = request.conn_data::<Shown>().map_or(&[][..], |shown| &shown.0);
-        Caller::identify(doors.tokens.as_deref(), token(request), shown)
-    };
+    let shown = request.conn_data::<Shown>().cloned().unwrap_or_default();
+    let identify = |request: &HttpRequest| Caller::identify(doors.tokens.as_deref(), token(request), &shown);
     let caller = match &need {
         Need::Nothing => Ok(Caller::Anyone),
         _ => {
@@ -225,6 +230,14 @@ async fn guarded(
             let address = request.peer_addr().map(|address| address.ip());
             // Whoever guesses tokens is known by the address.
             let who = caller.as_ref().unwrap_or(&Caller::Anyone);
+            let seat = request.conn_data::<Seat>().filter(|_| caller.is_ok());
+            if let Some(full) = seat.and_then(|seat| seat.admit(|| who.key(address)).err()) {
+                doors.refused.http(RATE);
+                let (detail, payload) = (full.told(&who.identity(address)), request.take_payload());
+                let mut response = refused(request.request(), payload, full.status(), detail).await;
+                response.head_mut().set_connection_type(ConnectionType::Close);
+                return Ok(request.into_response(response));
+            }
             if let Err(wait) = doors.rates.admit(|| who.key(address)) {
                 doors.refused.http(RATE);
                 let (who, payload) = (who.identity(address), request.take_payload());
@@ -252,23 +265,26 @@ async fn guarded(
             return Ok(request.into_response(response));
         }
     };
-    let lease = caller.lease(doors.tokens.as_ref());
+    let lease = caller.lease(doors.tokens.as_ref(), &shown);
     let asked = (kept != Record::None).then(|| asked(&request, Some(&caller)));
     if let Some(asked) = asked.as_ref().filter(|_| kept == Record::Noted) {
         request.extensions_mut().insert(asked.detail.clone());
     }
     request.extensions_mut().insert(caller);
-    let mut response = match (next.call(request).await, asked) {
-        (Ok(response), Some(mut asked)) => {
-            if response.status().as_u16() >= 400 {
-                asked.kind = kind(response.request());
+    let pending = asked.map(|asked| Pending::new(doors.audit.clone(), asked, kept == Record::Noted));
+    let mut response = match (next.call(request).await, pending) {
+        (Ok(response), Some(pending)) => {
+            let status = response.status();
+            let (outcome, kind) = (outcome(status), (status.as_u16() >= 400).then(|| kind(response.request())));
+            let noted = pending.answered(outcome, status.as_str().to_owned(), kind);
+            if let Some(id) = noted.filter(|_| outcome == "done" && waits(&need)) {
+                doors.audit.settled(id).await;
             }
-            note(&doors.audit, kept, asked, response.status());
             response
         }
-        (Err(error), Some(mut asked)) => {
-            audit::OTHERS.clone_into(&mut asked.kind);
-            note(&doors.audit, kept, asked, error.as_response_error().status_code());
+        (Err(error), Some(pending)) => {
+            let status = error.as_response_error().status_code();
+            pending.answered(outcome(status), status.as_str().to_owned(), Some(audit::OTHERS.to_owned()));
             return Err(error);
         }
         (answered, None) => answered?,

@@ -12,6 +12,7 @@ pub mod page;
 pub mod past;
 mod places;
 pub mod problem;
+mod room;
 pub mod route;
 mod routes;
 pub mod server;

@@ -21,15 +21,16 @@ use socket2::TcpKeepalive;
 
 use super::{
     doors::Doors,
-    guard::{self, Shown},
+    guard,
     operation::text,
     origins, past,
     problem::{LEADER, Problem},
+    room::Room,
     route::{Access, Route, register},
     routes, standby,
 };
 use crate::{
-    access::certificate,
+    access::certificate::Shown,
     messages::{limits, ready::Ready},
 };
 
@@ -63,6 +64,8 @@ pub fn bind<F>(listen: Listen, doors: Arc<Doors>, others: F) -> io::Result<(Serv
 where
     F: Fn(&mut web::ServiceConfig) + Clone + Send + 'static,
 {
+    let most = limits::connections().0;
+    let room = Room::new(most);
     let server = HttpServer::new(move || {
         App::new()
             .app_data(web::Data::from(doors.clone()))
@@ -79,13 +82,16 @@ where
     })
     .workers(listen.workers)
     // Of each worker.
-    .max_connections((limits::connections().0 / listen.workers.max(1)).max(1))
+    .max_connections((most / listen.workers.max(1)).max(1))
     .client_request_timeout(listen.patience)
     .keep_alive(IDLE)
     .tcp_nodelay(true)
     // A peer that closed its side has gone, also while nothing is sent to it.
     .h1_allow_half_closed(false)
-    .on_connect(notice_silence)
+    .on_connect(move |io, extensions| {
+        extensions.insert(room.seat());
+        notice_silence(io, extensions);
+    })
     .disable_signals()
     .shutdown_timeout(1);
     let server = match listen.tls {
@@ -141,7 +147,7 @@ async fn ready(doors: web::Data<Doors>) -> HttpResponse {
 fn notice_silence(io: &dyn Any, extensions: &mut Extensions) {
     let tls = io.downcast_ref::<TlsStream<TcpStream>>().map(|stream| stream.get_ref());
     if let Some((_, connection)) = tls {
-        extensions.insert(Shown(certificate::names(connection.peer_certificates())));
+        extensions.insert(Shown::of(connection.peer_certificates()));
     }
     let encrypted = || tls.map(|(stream, _)| stream);
     if let Some(stream) = io.downcast_ref::<TcpStream>().or_else(encrypted) {

@@ -9,7 +9,8 @@ use rustls::ServerConfig;
 use super::oidc::{Followed, OidcArgs};
 use crate::{
     access::{
-        Tokens,
+        Audit, Tokens,
+        audit::Entry,
         certificate::{Authorities, Certificate},
         watch::Watched,
     },
@@ -142,12 +143,27 @@ impl Access {
         self.reload_clients();
     }
 
-    fn reload_tokens(&self) {
-        let Some(tokens) = &self.tokens else { return };
-        match tokens.reload() {
-            Ok(()) => tracing::info!(file = %tokens.file().display(), tokens = tokens.len(), "tokens read again"),
+    fn reload_tokens(&self) -> Option<Result<String, String>> {
+        let tokens = self.tokens.as_ref()?;
+        let read = tokens.reload().map(|()| format!("{}: {} tokens", tokens.file().display(), tokens.len()));
+        match &read {
+            Ok(_) => tracing::info!(file = %tokens.file().display(), tokens = tokens.len(), "tokens read again"),
             Err(error) => tracing::error!(code = "tokens-unread", "{error}; the tokens stay as they are"),
         }
+        Some(read)
+    }
+
+    fn reload_changed_tokens(&self, audit: &Audit) {
+        let Some(read) = self.reload_tokens() else { return };
+        let outcome = if read.is_ok() { "done" } else { "failed" };
+        audit.note(Entry {
+            door: "file".to_owned(),
+            who: "--tokens".to_owned(),
+            action: "read files again".to_owned(),
+            detail: read.unwrap_or_else(|error| error),
+            outcome: outcome.to_owned(),
+            ..Entry::default()
+        });
     }
 
     fn reload_certificate(&self) {
@@ -167,11 +183,11 @@ impl Access {
         }
     }
 
-    /// Reads files again whenever they change, for ever.
-    pub async fn follow(self) {
+    /// Reads files again whenever they change, for ever. Who is let in from then on is a change like one over a door.
+    pub async fn follow(self, audit: Arc<Audit>) {
         let [tokens, certificate, clients] = self.watched.clone();
         tokio::join!(
-            tokens.follow(|| self.reload_tokens()),
+            tokens.follow(|| self.reload_changed_tokens(&audit)),
             certificate.follow(|| self.reload_certificate()),
             clients.follow(|| self.reload_clients())
         );

@@ -77,13 +77,23 @@ impl Kept {
 }
 
 /// The newest records of a directory. A last line that is not whole was being written when the machine stopped: it was
-/// never told to anybody.
+/// never told to anybody. What is damaged elsewhere is told in the log, and readers see a gap.
 fn read(dir: &Path) -> io::Result<Vec<Record>> {
     let mut kept = Vec::new();
     for (_, path) in listed(dir)?.into_iter().rev() {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         let text = String::from_utf8_lossy(&fs::read(&path).map_err(named)?).into_owned();
-        let mut here: Vec<Record> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let mut here: Vec<Record> = Vec::new();
+        for line in text.split_inclusive('\n') {
+            match serde_json::from_str(line) {
+                Ok(record) => here.push(record),
+                Err(error) if line.ends_with('\n') => tracing::error!(
+                    code = "audit-damaged", file = %path.display(), %error,
+                    "a line of the audit log is damaged: it is left out"
+                ),
+                Err(_) => {}
+            }
+        }
         here.append(&mut kept);
         kept = here;
         if kept.len() >= KEPT {
@@ -202,6 +212,21 @@ mod tests {
         kept.audit.note(Entry::default());
         kept.close();
         assert_eq!(ids(&open(Some(data.path())).unwrap()), [1, 2]);
+    }
+
+    #[test]
+    fn a_damaged_line_leaves_its_id_out() {
+        let data = tempfile::tempdir().unwrap();
+        let kept = open(Some(data.path())).unwrap();
+        (0..4).for_each(|_| kept.audit.note(Entry::default()));
+        kept.close();
+        let (_, path) = listed(&data.path().join("audit")).unwrap().remove(0);
+        let damaged = fs::read_to_string(&path).unwrap().replace("\"id\":2", "\"id\":x");
+        fs::write(&path, damaged).unwrap();
+        let kept = open(Some(data.path())).unwrap();
+        kept.audit.note(Entry::default());
+        kept.close();
+        assert_eq!(ids(&open(Some(data.path())).unwrap()), [1, 3, 4, 5]);
     }
 
     #[test]

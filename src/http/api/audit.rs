@@ -127,14 +127,22 @@ impl Reader {
         }
     }
 
+    /// What is missing before this one.
+    fn gap(&mut self, before: u64, reason: &str) {
+        let gap = json!({"gap": {"from": self.next, "to": before - 1, "reason": reason}});
+        self.ready.push_back(text(&gap));
+        self.next = before;
+    }
+
     fn look(&mut self) {
         let (oldest, records) = self.log.from(self.next, BATCH);
         if self.next < oldest {
-            let gap = json!({"gap": {"from": self.next, "to": oldest - 1, "reason": "retention"}});
-            self.ready.push_back(text(&gap));
-            self.next = oldest;
+            self.gap(oldest, "retention");
         }
         for record in records {
+            if self.next < record.id {
+                self.gap(record.id, "damage");
+            }
             self.next = record.id + 1;
             let record: Record = if self.redact { (*record).clone().redacted() } else { (*record).clone() };
             self.ready.push_back(text(&record));

@@ -1,5 +1,7 @@
 //! What somebody fails at, or is not let in for, does not push out of the audit log what others did.
 
+use std::{io::Write as _, net::TcpStream};
+
 use callboard::si::v1::{RegisterResourceManagerRequest, scheduler_client::SchedulerClient};
 use serde_json::{Value, json};
 use tonic::{
@@ -9,7 +11,7 @@ use tonic::{
     transport::Channel,
 };
 
-use crate::access::rig::{Server, token};
+use crate::access::rig::{Server, line, standard, token, until};
 
 async fn register(channel: &Channel, caller: &str) -> Code {
     let message = RegisterResourceManagerRequest { rm_id: "rm-2".into(), config: "[".into(), ..Default::default() };
@@ -52,4 +54,59 @@ async fn what_fails_again_and_again_and_what_nobody_knows_is_summed_up() {
     let route = "POST /api/v1/partition/{partition}/resource/drain";
     assert_eq!(of("unknown"), [json!(["grpc", "others", "refused", 100]), json!(["http", route, "refused", 100])]);
     assert_eq!(of("operator").len(), 1);
+}
+
+/// The rows of the audit log.
+async fn rows(server: &Server) -> Vec<Value> {
+    let text = server.send("operator", "GET", "/api/v1/audit", None).await.text().await.unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_change_whose_client_goes_before_the_answer_is_in_the_log() {
+    let server = Server::start(&[]);
+    server.register().await;
+    let nodes: Vec<Value> = (0..20).map(|n| json!({"nodeID": format!("n{n}"), "action": "CREATE"})).collect();
+    let nodes = json!({"rmID": "rm-1", "nodes": nodes});
+    assert_eq!(server.send("shim", "POST", "/si/v1/rm/rm-1/nodes", Some(&nodes)).await.status(), 202);
+    let path = "/api/v1/partition/default/resource";
+    let status =
+        || async { server.send("operator", "GET", &format!("{path}/status"), None).await.text().await.unwrap() };
+    until(|| async { status().await.contains("n[0-19]") }).await;
+    let address = server.address("http").replace("http://", "");
+    for n in 0..20 {
+        let body = json!({"targets": format!("n{n}"), "reason": "gone"}).to_string();
+        let head = format!("Authorization: Bearer {}\r\nContent-Type: application/json", token("operator"));
+        let length = body.len();
+        let request = format!(
+            "POST {path}/drain HTTP/1.1\r\nHost: localhost\r\n{head}\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        TcpStream::connect(&address).unwrap().write_all(request.as_bytes()).unwrap();
+    }
+    // Each of them has a row, whatever came of it, and so each that is drained.
+    until(|| async {
+        let rows = rows(&server).await;
+        let of_drains =
+            rows.iter().filter(|row| row["action"].as_str().is_some_and(|action| action.ends_with("/drain")));
+        let outcomes: Vec<_> = of_drains.filter_map(|row| row["outcome"].as_str()).collect();
+        outcomes.len() == 20 && outcomes.iter().all(|outcome| matches!(*outcome, "done" | "unknown"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_tokens_file_that_changes_is_in_the_log() {
+    let server = Server::start(&[]);
+    let told = |outcome: &'static str, what: &'static str| {
+        let server = &server;
+        until(move || async move {
+            let rows = rows(server).await;
+            let is_it = |row: &Value| row["door"] == "file" && row["outcome"] == outcome;
+            rows.iter().any(|row| is_it(row) && row["detail"].as_str().is_some_and(|detail| detail.contains(what)))
+        })
+    };
+    std::fs::write(server.tokens(), standard() + &line("viewer", "new", "")).unwrap();
+    told("done", "6 tokens").await;
+    std::fs::write(server.tokens(), "king x").unwrap();
+    told("failed", "line 1").await;
 }

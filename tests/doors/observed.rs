@@ -240,7 +240,7 @@ mod audit {
         let told = shown(&server, &alice, &[]);
         for wanted in [
             "k8s (shim) from 127.0.0.1 http POST /si/v1/rm done 200: resource manager rm-1",
-            "alice (operator) from 127.0.0.1 http POST /api/v1/partition/default/resource/drain done 200: n1: disk",
+            "alice (operator) from 127.0.0.1 http POST /api/v1/partition/default/resource/drain done 200: disk: n1",
             "POST /api/v1/partition/default/resource/expiration done 200: 2027-01-15T08:00:00Z",
             "POST /api/v1/partition/default/queue/root.a/stop done 200: billing",
             "POST /api/v1/partition/default/queue/root.a/resume done 200: no reason",

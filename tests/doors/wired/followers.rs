@@ -58,7 +58,7 @@ async fn commands_that_follow_go_on_after_a_restart() {
     let apps = follow(&["apps", "--watch"]);
     journal.prints(" drain idset=\"0\"").await;
     waiting.prints(" drain idset=\"0\"").await;
-    audit.prints("/resource/drain done 200: n1: disk").await;
+    audit.prints("/resource/drain done 200: disk: n1").await;
     apps.prints("There are none.").await;
     assert_eq!(end(server).await, Some(0));
     for command in [&journal, &waiting, &audit, &apps] {
@@ -74,7 +74,7 @@ async fn commands_that_follow_go_on_after_a_restart() {
     tell(&server, "undrain").await;
     application(&server, "app-2").await;
     journal.prints(" undrain idset=\"0\"").await;
-    audit.prints("/resource/undrain done 200: n1: disk").await;
+    audit.prints("/resource/undrain done 200: disk: n1").await;
     apps.prints("app-2").await;
     common::until(async || !waiting.runs()).await;
     for (command, what) in [(&journal, " drain idset=\"0\""), (&waiting, " drain idset=\"0\""), (&audit, "/drain done")]

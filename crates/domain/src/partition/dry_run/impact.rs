@@ -41,6 +41,14 @@ pub(super) fn applications(now: &Partition, then: &Partition) -> Vec<NotAdmitted
 impl Partition {
     /// Why an application would be refused if it were submitted now.
     fn refuses(&self, row: &App) -> Option<String> {
+        let here = &self.queues[row.queue];
+        if !here.is_free() && !here.leaf {
+            // CFG-102: whatever rules say of another submission, this one stays where it is.
+            return Some(format!(
+                "queue {} would be a parent: nothing more is placed in it until it is a leaf again",
+                here.path
+            ));
+        }
         let submission = Submission {
             app: &row.id,
             queue: &row.submitted_queue,
@@ -51,7 +59,6 @@ impl Partition {
         };
         let path = match placement::place(&self.conf.rules, &submission, self) {
             Placement::Rejected { reason, .. } => {
-                let here = &self.queues[row.queue];
                 let drains = !here.is_free() && here.state == ObjectState::Draining;
                 return Some(match drains {
                     true => format!("queue {} would drain: {reason}", here.path),
@@ -85,14 +92,22 @@ fn newly_held(now: &Partition, then: &Partition, ix: AppIx) -> Option<String> {
 
 fn full(queue: &Queue) -> String {
     let (path, limit, running) = (&queue.path, queue.max_applications, queue.begun());
-    format!("queue {path} would run {limit} applications at most, {running} are running")
+    format!("queue {path} would run {} at most, {running} {} running", count(limit), are(running))
 }
 
 fn full_for(refusal: &Refusal) -> String {
     let who = shown(refusal.who);
     let Refusal { name, queue, limit, applications, .. } = refusal;
-    let limit = limit.applications;
-    format!("{who} {name} would run {limit} applications at most in queue {queue}, {applications} are running")
+    let (limit, are) = (count(limit.applications), are(*applications));
+    format!("{who} {name} would run {limit} at most in queue {queue}, {applications} {are} running")
+}
+
+fn count(applications: u64) -> String {
+    format!("{applications} {}", if applications == 1 { "application" } else { "applications" })
+}
+
+const fn are(count: u64) -> &'static str {
+    if count == 1 { "is" } else { "are" }
 }
 
 fn shown(who: Who) -> &'static str {

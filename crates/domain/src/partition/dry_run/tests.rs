@@ -169,6 +169,15 @@ fn applications_that_rules_and_access_lists_would_refuse() {
 }
 
 #[test]
+fn a_leaf_that_becomes_a_parent_places_nothing_more() {
+    // CFG-102
+    let partition = running("[{name: a}, {name: b}]", &[("one", "root.a", "u", 5), ("two", "root.b", "u", 5)]);
+    let dry_run = partition.dry_run(conf("[{name: a, parent: true, queues: [{name: x}]}, {name: b}]"), NOW);
+    let reason = "queue root.a would be a parent: nothing more is placed in it until it is a leaf again";
+    assert_eq!(applications(&dry_run), [("one", reason)]);
+}
+
+#[test]
 fn applications_beyond_a_limit() {
     // QUE-091, UGM-033: the last to start are told, and those that wait and could start now.
     let apps = [("one", "root.a", "u", 5), ("two", "root.a", "u", 5), ("three", "root.a", "v", 5)];
@@ -177,7 +186,7 @@ fn applications_beyond_a_limit() {
     assert_eq!(applications(&dry_run), [("three", "queue root.a would run 2 applications at most, 3 are running")]);
     assert_eq!(exceeded(&dry_run), ["root.a maxapplications 2<3"]);
     let dry_run = partition.dry_run(conf("[{name: a, limits: [{users: ['*'], maxapplications: 1}]}]"), NOW);
-    let reason = "user u would run 1 applications at most in queue root.a, 2 are running";
+    let reason = "user u would run 1 application at most in queue root.a, 2 are running";
     assert_eq!(applications(&dry_run), [("two", reason)]);
     assert_eq!(exceeded(&dry_run), ["root.a User u maxapplications 1<2"]);
 }
@@ -188,7 +197,7 @@ fn waiting_applications_that_could_start() {
     let mut partition = running("[{name: a}]", &[("one", "root.a", "u", 990), ("two", "root.a", "v", 50)]);
     assert_eq!(partition.apps[partition.app_by_id["two"]].state, AppState::Accepted);
     let dry_run = partition.dry_run(conf("[{name: a, maxapplications: 1}]"), NOW);
-    assert_eq!(applications(&dry_run), [("two", "queue root.a would run 1 applications at most, 1 are running")]);
+    assert_eq!(applications(&dry_run), [("two", "queue root.a would run 1 application at most, 1 is running")]);
     partition.apply(Command::Configure(conf("[{name: a, maxapplications: 1}]")), NOW, &mut Vec::new());
     assert_eq!(applications(&partition.dry_run(conf("[{name: a, maxapplications: 1}]"), NOW)), []);
 }

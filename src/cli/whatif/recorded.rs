@@ -17,7 +17,7 @@ use crate::{
         types::{AllocIx, Nanos},
     },
     http::api::whatif::{
-        request::Request,
+        request::{Meant, Request},
         view::{RecordedView, WhatIf},
     },
     messages::recorded::Replica,
@@ -46,10 +46,11 @@ pub fn run(file: &Path, at: Option<Moment>, partition: &str, wanted: &Request) -
     let session = replay.session.as_ref().ok_or("the flight has no session then")?;
     let text = wanted.config.as_deref().unwrap_or(&session.registered.config);
     let config = config::load(text).map_err(|refused| format!("config: {}", refused.message))?;
-    let (change, copy) = wanted.change(&start, Some(&config)).map_err(|problem| match at.is_none() {
-        true => format!("{} (at the flight's beginning; --at names a later moment)", problem.detail),
-        false => problem.detail,
-    })?;
+    let Meant { commands: change, copy, warnings } =
+        wanted.change(&start, Some(&config)).map_err(|problem| match at.is_none() {
+            true => format!("{} (at the flight's beginning; --at names a later moment)", problem.detail),
+            false => problem.detail,
+        })?;
     let mut recorded = Recorded::new(&start);
     let mut replay = replay.in_mode(Mode::Look);
     let most = horizon.map(|horizon| from.plus(horizon));
@@ -94,7 +95,7 @@ pub fn run(file: &Path, at: Option<Moment>, partition: &str, wanted: &Request) -
         placed: recorded.placed,
         waits: Waits::from(recorded.waits.clone()).into(),
     };
-    Ok(WhatIf { recorded: Some(shown), ..WhatIf::of(&start.name, horizon, ends, copy, outcome) })
+    Ok(WhatIf { recorded: Some(shown), warnings, ..WhatIf::of(&start.name, horizon, ends, copy, outcome) })
 }
 
 fn take(replay: &mut Replay, flight: &Flight, place: usize) -> Result<(), String> {

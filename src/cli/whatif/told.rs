@@ -6,6 +6,7 @@ use crate::{
     cli::lists::table::{Cell, Column, List, Row},
     http::api::{
         board::why::{noun, shown},
+        plan::view::Warning,
         whatif::view::{Amounts, ApplicationView, Both, WaitsView, WhatIf, WholeView},
     },
 };
@@ -13,6 +14,10 @@ use crate::{
 /// Writing to a string cannot fail.
 pub fn told(answer: &WhatIf) -> String {
     let mut text = String::new();
+    for Warning { line, column, message, .. } in &answer.warnings {
+        let place = if *line == 0 { String::new() } else { format!("{line}:{column}: ") };
+        let _ = writeln!(text, "warning: {place}{message}");
+    }
     for refused in &answer.refused {
         let _ = writeln!(text, "refused: {}: {}", refused.what, refused.reason.replace('\n', " "));
     }
@@ -229,6 +234,7 @@ mod tests {
             ends: "Nothing ends by itself.".into(),
             recorded: None,
             copy: Some("# queue root.a\nmaxapplications: 2".into()),
+            warnings: vec![Warning { line: 4, column: 2, rule: "CFG-07C".into(), message: "x does nothing".into() }],
             refused: vec![Refused { what: "app-9".into(), reason: "no\nplace".into() }],
             whole: Both { without: whole(1, 8, 16), with: whole(2, 16, 32) },
             applications: vec![ApplicationView {
@@ -255,6 +261,7 @@ mod tests {
             more_queues: 1,
         };
         let expected = "\
+warning: 4:2: x does nothing
 refused: app-9: no place
 # queue root.a
 maxapplications: 2

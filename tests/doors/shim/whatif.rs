@@ -82,6 +82,12 @@ async fn a_change_is_tried_and_touches_nothing() {
         copy.contains("# queue root.a\nresources: {max: {memory: 1Ki}}\n# queue root.a\nmaxapplications: 3"),
         "{copy}"
     );
+    // SEEDS S34: what cannot be read is taken, and told.
+    let policy = |value: &str| json!({"queue": [{"queue": "root.a", "set": {"properties.preemption.policy": value}}]});
+    let (status, body) = asked(&server, &policy("zzz")).await;
+    let told = body["warnings"][0]["message"].as_str().unwrap_or_default();
+    assert!(status == 200 && told.starts_with("preemption.policy cannot be `zzz` and counts as its default"), "{body}");
+    assert_eq!(asked(&server, &policy("fence")).await.1["warnings"], json!(null));
     // Another configuration, in which the queue has no room for what it has.
     let config = CONFIG.replace("- name: a", "- name: a\n            resources: {max: {memory: 10}}");
     let (status, body) = asked(&server, &json!({"config": config})).await;
@@ -139,6 +145,11 @@ async fn bad_requests_say_what_is_wrong() {
             json!({"queue": [{"queue": "root.a", "set": {"max.memory": "lots"}}]}),
             "max.memory",
             "memory is \"lots\": invalid quantity; write it as in a configuration, such as 4Gi or 500m",
+        ),
+        (
+            json!({"queue": [{"queue": "root.a", "set": {"properties.x": true}}]}),
+            "queue[0].set.properties.x",
+            "queue[0].set.properties.x: a value may be a number from 0 on, or a text such as 4Gi (value: true)",
         ),
         (
             json!({"submit": [{"asks": [{"count": 100_001, "resource": {"memory": 1}}]}]}),

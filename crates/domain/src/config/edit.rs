@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, sync::Arc};
 
 use super::{
-    LoadedConfig, build,
+    Fault, LoadedConfig, build,
     faults::Faults,
     validate,
     written::{Limit, Partition, Quantities, Queue, Spanned, Text},
@@ -17,6 +17,8 @@ pub struct Edited {
     pub conf: Arc<PartitionConf>,
     /// What to write, for people: the place as a comment, then the setting as YAML.
     pub line: String,
+    /// What is to be told about the partition's part (SEEDS S34), also what is as it was.
+    pub warnings: Vec<Fault>,
 }
 
 impl LoadedConfig {
@@ -41,9 +43,10 @@ impl LoadedConfig {
         let Some(written) = all.find(|written| written.name.value.eq_ignore_ascii_case(partition)) else {
             return Err(format!("partition {partition} is not configured"));
         };
-        // Rules are as they were, and the warnings have been told.
-        let conf = build::partition(written, &mut Faults::default(), &mut Faults::default());
-        Ok(Edited { conf: Arc::new(conf), line })
+        let mut warnings = Faults::default();
+        // Rules are as they were.
+        let conf = build::partition(written, &mut Faults::default(), &mut warnings);
+        Ok(Edited { conf: Arc::new(conf), line, warnings: warnings.into_list() })
     }
 }
 
@@ -174,6 +177,22 @@ partitions:
         let told = "# queue root, limit of users eve, *\nmaxapplications: 7\n# partition default\npreemption: {enabled: false}\n";
         assert_eq!(edited.line, told);
         assert_eq!((edited.conf.root.limits[0].max_applications, edited.conf.preemption), (7, false));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_warned_about() {
+        // SEEDS S34
+        let config = load(TEXT).unwrap();
+        let edit = |value: &str| Edit::Property {
+            queue: "root.a.b".into(),
+            name: "preemption.policy".into(),
+            value: value.into(),
+        };
+        let told = |value| config.edited("default", &[edit(value)]).unwrap().warnings;
+        let [warning] = &told("zzz")[..] else { panic!("{:?}", told("zzz")) };
+        let text = "preemption.policy cannot be `zzz` and counts as its default (properties of queue root.A.b)";
+        assert_eq!((warning.line, &*warning.message), (11, text));
+        assert_eq!(told("fence"), []);
     }
 
     #[test]

@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::{request::Request, view::WhatIf};
+use self::{
+    request::{Meant, Request},
+    view::WhatIf,
+};
 use super::{board::BoardApi, trial};
 use crate::{
     config::LoadedConfig,
@@ -102,7 +105,7 @@ fn compute(
 ) -> Result<WhatIf, Problem> {
     let partition = &snapshot.partition;
     let horizon = wanted.horizon()?.unwrap_or(HORIZON);
-    let (change, copy) = wanted.change(partition, config.as_deref())?;
+    let Meant { commands: change, copy, warnings } = wanted.change(partition, config.as_deref())?;
     let begun = Instant::now();
     let (first, second) = (move || begun.elapsed() >= RUN, move || begun.elapsed() >= 2 * RUN);
     let bounds = [Bounds { decisions: DECISIONS, stop: &first }, Bounds { decisions: DECISIONS, stop: &second }];
@@ -119,5 +122,5 @@ fn compute(
             lasted.ended()
         ),
     };
-    Ok(WhatIf::of(shown, horizon, ends, copy, outcome))
+    Ok(WhatIf { warnings, ..WhatIf::of(shown, horizon, ends, copy, outcome) })
 }

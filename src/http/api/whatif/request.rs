@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    config::LoadedConfig,
+    config::{Fault, LoadedConfig},
     domain::{
         Partition,
         alloc::{AskSpec, PreemptionPolicy},
@@ -19,7 +19,7 @@ use crate::{
         resources::Resource,
         types::Nanos,
     },
-    http::{problem::Problem, shim::body::objects},
+    http::{api::plan::view::Warning, problem::Problem, shim::body::objects},
 };
 
 /// Nodes that may come at most.
@@ -29,6 +29,8 @@ const APPLICATIONS: usize = 10_000;
 const ASKS: usize = 100_000;
 /// Settings that may change at most.
 const SETTINGS: usize = 100;
+/// Warnings that are told at most.
+const WARNINGS: usize = 100;
 /// Longest name, bytes; of a resource type.
 const NAME: usize = 1_024;
 const TYPE_NAME: usize = 253;
@@ -87,7 +89,7 @@ pub struct QueueChange {
 
 /// A quantity, or the value of a setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a value may be a number from 0 on, or a text such as 4Gi")]
 pub enum Quantity {
     /// A number, which means what it means in a configuration.
     Number(u64),
@@ -153,6 +155,17 @@ pub struct Asks {
     pub preempts: Option<bool>,
 }
 
+/// What a change means for a partition.
+#[derive(Debug, Default)]
+pub struct Meant {
+    /// All of it as commands.
+    pub commands: Vec<Command>,
+    /// The lines of the configuration that its settings stand for.
+    pub copy: Option<String>,
+    /// What of the configuration is taken and does not do what it looks like (SEEDS S34).
+    pub warnings: Vec<Warning>,
+}
+
 fn fault<T>(field: &str, detail: impl Into<String>) -> Result<T, Problem> {
     Err(Problem::field(field, detail))
 }
@@ -192,28 +205,29 @@ impl Request {
         }
     }
 
-    /// All of it as commands for this partition, and the lines of the configuration that its settings stand for. `config` is what
-    /// is in force, or what is to be instead; `None`: there is none any more.
+    /// What all of it means for this partition. `config` is what is in force, or what is to be instead; `None`: there is none any
+    /// more.
     ///
     /// # Errors
     /// What cannot be, with its field.
-    pub fn change(
-        &self,
-        partition: &Partition,
-        config: Option<&LoadedConfig>,
-    ) -> Result<(Vec<Command>, Option<String>), Problem> {
+    pub fn change(&self, partition: &Partition, config: Option<&LoadedConfig>) -> Result<Meant, Problem> {
         let edits = self.edits()?;
-        let (mut change, mut copy) = (Vec::new(), None);
+        let mut meant = Meant::default();
         if self.config.is_some() || !edits.is_empty() {
             let missing = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the resource manager is going: try again");
             let field = if edits.is_empty() { "config" } else { "queue" };
-            let edited = config.ok_or_else(missing)?.edited(&partition.name, &edits);
+            let config = config.ok_or_else(missing)?;
+            let edited = config.edited(&partition.name, &edits);
             let edited = edited.map_err(|detail| Problem::field(field, detail))?;
-            copy = (!edits.is_empty()).then(|| edited.line.trim_end().to_owned());
-            change.push(Command::Configure(edited.conf));
+            meant.copy = (!edits.is_empty()).then(|| edited.line.trim_end().to_owned());
+            // What is in force was told of when it came.
+            let told = |warning: &&Fault| self.config.is_none() && config.warnings.contains(warning);
+            meant.warnings = edited.warnings.iter().filter(|warning| !told(warning)).map(Warning::from).collect();
+            meant.warnings.truncate(WARNINGS);
+            meant.commands.push(Command::Configure(edited.conf));
         }
-        change.extend(self.commands(partition)?);
-        Ok((change, copy))
+        meant.commands.extend(self.commands(partition)?);
+        Ok(meant)
     }
 
     /// The settings of queues, as edits of the configuration.

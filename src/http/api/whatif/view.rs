@@ -15,7 +15,7 @@ use crate::{
         resources::Resource,
         types::{AppState, Nanos},
     },
-    http::api::board::why::Reason,
+    http::api::{board::why::Reason, plan::view::Warning},
 };
 
 /// Applications and queues that are listed at most.
@@ -46,6 +46,9 @@ pub struct WhatIf {
     /// The configuration lines that would change, each with its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy: Option<String>,
+    /// What of the configuration would be taken and does not do what it looks like, with its place where it has one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
     /// What of the change was refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Refused>,
@@ -300,6 +303,7 @@ impl WhatIf {
             ends,
             recorded: None,
             copy,
+            warnings: Vec::new(),
             refused: refused
                 .map(|(what, reason)| Refused { what: what.to_string(), reason: reason.to_string() })
                 .collect(),

@@ -107,6 +107,7 @@ export function whatif(context) {
     return [
       el("p", {}, `${ahead(answer.seenSeconds)} ahead. ${answer.ends}`),
       !answer.complete && el("p", { class: "bad-text" }, `There was not enough time for all of ${ahead(answer.forSeconds)}: figures are those until then.`),
+      ...(answer.warnings || []).map((one) => el("p", { class: "muted" }, `Warning: ${one.message}`)),
       ...(answer.refused || []).map((one) => el("p", { class: "bad-text" }, `Refused: ${one.what}: ${one.reason}`)),
       answer.copy && el("pre", { class: "copy" }, answer.copy),
       grid("The partition", ["", "Without", "With"], rows),

@@ -168,6 +168,15 @@ fn nothing_helps(config: &LoadedConfig, env: &Env, app: AppIx, waiting: &Waiting
             assert!(!places(env, vec![command], keys, 0), "{keys:?} is placed when {} is undrained", node.id());
         }
     }
+    for node in env.partition.node_by_id.values().map(|ix| &env.partition.nodes[*ix]) {
+        let change = Change::Nodes { count: 40, like: node.id().clone(), capacity: node.capacity.clone() };
+        let commands = change.commands(&env.partition, &|_| Err(String::new())).unwrap();
+        assert!(
+            !places(env, commands, keys, 0),
+            "{keys:?} is placed with 40 more nodes like {}\n{waiting:#?}",
+            node.id()
+        );
+    }
     let row = &env.partition.apps[app];
     if row.allocs.is_empty() && row.gang.swaps == 0 {
         for queue in ["root.a.x", "root.a.y", "root.b"].into_iter().filter(|queue| **queue != *row.queue_path) {
@@ -363,47 +372,83 @@ fn the_look_for_what_could_leave_ends_when_it_has_to() {
     assert_eq!(freed, Some(("n1", 900)));
 }
 
-/// What is suggested for the first ask of an application that waits.
-fn suggested(env: &Env, app: &str) -> Vec<Change> {
-    let text = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}, {name: b}]}]}]";
-    let config = config::load(text).expect("valid");
+const ROOMY: &str =
+    "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: q}, {name: r}]}]}]";
+
+/// What would help the first ask of an application.
+fn advice_for(env: &Env, config: &str, app: &str) -> Advice {
     let app = env.partition.app_by_id[app];
     let waiting = Explainer::new(&env.partition).application(app, env.now).remove(0);
-    let advice = advise(&config, &env.partition, app, &waiting, env.now);
-    advice.remedies.into_iter().map(|remedy| remedy.change).collect()
+    advise(&config::load(config).expect("valid"), &env.partition, app, &waiting, env.now)
+}
+
+fn changes(advice: &Advice) -> Vec<Change> {
+    advice.remedies.iter().map(|remedy| remedy.change.clone()).collect()
 }
 
 #[test]
-fn nodes_for_those_who_stand_before_it_are_counted() {
-    let mut env = Env::calm(super::env::QUEUES).alone();
-    env.apply(Command::Reservations(false));
+fn as_many_nodes_are_added_as_are_needed_for_those_before_it_as_well() {
+    for others in [0, 1, 2, 4, 9, 70] {
+        let mut env = Env::calm(ROOMY).alone();
+        env.node("n1", 8);
+        env.app("f", "root.q");
+        env.app("others", "root.q");
+        env.app("w", "root.q");
+        env.ask(vec![Ask::new("f", "f", 8)]);
+        env.ask((0..others).map(|n| Ask::new("others", &format!("o{n}"), 8).priority(10)).collect());
+        env.ask(vec![Ask::new("w", "w", 8)]);
+        let advice = advice_for(&env, ROOMY, "w");
+        let count = advice.remedies.iter().find_map(|remedy| match remedy.change {
+            Change::Nodes { count, .. } => Some(count),
+            _ => None,
+        });
+        assert_eq!((count, advice.complete), (Some(others + 1), true), "{advice:?}");
+    }
+}
+
+#[test]
+fn what_is_not_tried_is_not_called_tried() {
+    // Behind so many no number of nodes that is tried is enough.
+    let mut env = Env::calm(ROOMY).alone();
     env.node("n1", 8);
-    env.app("first", "root.a");
-    env.ask((0..8).map(|n| Ask::new("first", &format!("f{n}"), 8)).collect());
-    env.app("second", "root.a");
-    env.ask(vec![Ask::new("second", "k", 8)]);
-    let nodes = suggested(&env, "second").into_iter().find_map(|change| match change {
-        Change::Nodes { count, .. } => Some(count),
-        _ => None,
-    });
-    assert_eq!(nodes, Some(8), "seven wait before it");
+    for app in ["f", "others", "w"] {
+        env.app(app, "root.q");
+    }
+    env.ask(vec![Ask::new("f", "f", 8)]);
+    env.ask((0..1_100).map(|n| Ask::new("others", &format!("o{n}"), 8).priority(10)).collect());
+    env.ask(vec![Ask::new("w", "w", 8)]);
+    let advice = advice_for(&env, ROOMY, "w");
+    assert!(advice.none == Some(Nothing::NoSingleChange) && !advice.complete, "{advice:?}");
+    // Nodes do not help where it is something else, and not all of them have to be tried to see that.
+    let config = ROOMY.replace("{name: r}", "{name: r, resources: {max: {memory: 8}}}");
+    let mut env = Env::calm(&config);
+    env.node("n1", 20);
+    env.app("f", "root.r");
+    env.ask(vec![Ask::new("f", "f", 8)]);
+    env.app("w", "root.r");
+    env.ask(vec![Ask::new("w", "w", 8)]);
+    let advice = advice_for(&env, &config, "w");
+    assert!(advice.complete && advice.tried < 10, "{advice:?}");
 }
 
 #[test]
-fn what_an_operator_can_give_back_comes_before_what_only_the_manager_can() {
-    let mut env = Env::calm(super::env::QUEUES).alone();
-    env.node("full", 1);
-    env.node("large", 100);
-    env.node("ours", 20);
-    env.node_action("large", NodeAction::Drain, None);
-    env.apply(Command::OperatorDrain { nodes: vec!["ours".into()], drained: true });
-    env.app("app", "root.a");
-    env.ask(vec![Ask::new("app", "k", 10)]);
-    let undrained = suggested(&env, "app").into_iter().find_map(|change| match change {
-        Change::Undrain { operator, manager, others } => Some((operator, manager, others)),
-        _ => None,
-    });
-    assert_eq!(undrained, Some((vec!["ours".into()], Vec::new(), 1)));
+fn a_node_that_an_operator_drained_is_undrained_before_one_of_the_resource_manager() {
+    let mut env = Env::calm(ROOMY);
+    for (node, size) in [("n1", 40), ("n2", 20), ("n3", 10)] {
+        env.node(node, size);
+    }
+    env.node_action("n1", NodeAction::Drain, None);
+    env.apply(Command::OperatorDrain { nodes: vec!["n2".into(), "n3".into()], drained: true });
+    env.app("w", "root.q");
+    env.ask(vec![Ask::new("w", "w", 15)]);
+    let undrain = |env: &Env| {
+        changes(&advice_for(env, ROOMY, "w")).into_iter().find(|change| matches!(change, Change::Undrain { .. }))
+    };
+    let expected = Change::Undrain { operator: vec!["n2".into()], manager: vec![], others: 1 };
+    assert_eq!(undrain(&env), Some(expected), "n3 is too small to be counted");
+    env.node_action("n2", NodeAction::Drain, None);
+    let expected = Change::Undrain { operator: vec![], manager: vec!["n1".into()], others: 1 };
+    assert_eq!(undrain(&env), Some(expected), "where no operator can do it alone, the largest comes first");
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::{
         journal,
         node::Node,
         partition::{
+            forward::AskName,
             holders::{Holder, Holders},
             line::{Line, Order, Place},
             remedies::{Advice, Change, Nothing, Remedy},
@@ -126,7 +127,7 @@ pub struct AdviceView {
     pub none: Option<String>,
     /// Changes that were tried.
     pub tried: usize,
-    /// All changes were tried; else time was over.
+    /// All changes were tried; else there were too many, or time was over.
     pub complete: bool,
 }
 
@@ -151,6 +152,9 @@ pub struct RemedyView {
     /// The nodes that it is about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
+    /// The allocations that have to end, a thousand at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allocations: Vec<AllocationView>,
     /// The part of the cluster that it is about, between 0 and 1: what remedies are ordered by.
     pub size: f64,
     /// Seconds until the asks are placed then; 0: at once.
@@ -162,6 +166,23 @@ pub struct RemedyView {
     /// What `plan` says of the configuration: applications that would not be admitted, quotas below usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanInShort>,
+}
+
+/// Allocations that the sentence of a remedy names.
+pub const NAMED: usize = 3;
+/// And those that are named beside it.
+const FREED: usize = 1_000;
+
+/// The name of an allocation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AllocationName")]
+pub struct AllocationView {
+    /// Its application.
+    #[serde(rename = "applicationID")]
+    pub application: String,
+    /// Its key.
+    #[serde(rename = "allocationKey")]
+    pub key: String,
 }
 
 /// What `plan` says of a change.
@@ -278,39 +299,34 @@ impl Source<'_> {
                 of("connect", "resourceManager", text.to_owned())
             }
             Change::Wait if remedy.after == Nanos::ZERO => {
-                let text = "Nothing has to be changed: it is placed when its turn comes, as soon as the resource manager \
-                            has answered what it was asked.";
-                of("wait", "nobody", text.to_owned())
+                let text = format!(
+                    "Nothing has to be changed: it is placed when its turn comes, as soon as the resource manager has answered \
+                     what it was asked{}.",
+                    preempted_then(remedy.preempts)
+                );
+                of("wait", "nobody", text)
             }
             Change::Wait => {
                 let seconds = (remedy.after.0 as f64 / 1e9).ceil();
-                let how = match remedy.preempts {
-                    0 => String::new(),
-                    1 => ": 1 allocation is preempted for it then".to_owned(),
-                    many => format!(": {many} allocations are preempted for it then"),
-                };
+                let how = preempted_then(remedy.preempts);
                 of("wait", "nobody", format!("Wait {seconds} s{how}. Nothing has to be changed."))
             }
             Change::Undrain { operator, manager, others } => {
-                // One may be drained by both.
-                let also = manager.iter().filter(|node| !operator.contains(node));
-                let nodes: Vec<String> = operator.iter().chain(also).map(ToString::to_string).collect();
+                // A node may be drained by both.
+                let own = operator.iter().filter(|node| !manager.contains(node));
+                let nodes: Vec<String> = own.chain(manager).map(ToString::to_string).collect();
                 let or = match others {
                     0 => String::new(),
-                    n => format!(" ({n} more that {} large enough {0} drained)", if *n == 1 { "is" } else { "are" }),
+                    1 => " (1 more that is large enough is drained)".to_owned(),
+                    n => format!(" ({n} more that are large enough are drained)"),
                 };
-                let hosts = operator.iter().map(|node| self.host(node));
-                let undrain = || self.command("resource undrain", &[journal::targets_of(hosts)]);
-                let copy = (!operator.is_empty()).then(undrain);
-                let (who, how) = match (operator.is_empty(), manager.is_empty()) {
-                    (_, true) => ("operator", ""),
-                    (true, _) => {
-                        ("resourceManager", ": the resource manager drained it, and has to make it schedulable again")
-                    }
-                    (false, false) => (
-                        "resourceManager",
-                        ": an operator drained it, and the resource manager, which has to make it schedulable again",
-                    ),
+                let copy = (!operator.is_empty()).then(|| {
+                    let hosts = operator.iter().map(|node| self.host(node));
+                    self.command("resource undrain", &[journal::targets_of(hosts)])
+                });
+                let (who, how) = match manager.len() {
+                    0 => ("operator", String::new()),
+                    drained => ("resourceManager", both(drained, operator.len(), nodes.len())),
                 };
                 let what = if nodes.len() == 1 { "node" } else { "nodes" };
                 let text = format!("Undrain {what} {}{or}{how}.", listed(&nodes, 6));
@@ -322,9 +338,11 @@ impl Source<'_> {
                 let text = format!(
                     "Free {} on node {node}: end {what} {}.",
                     amounts(freed, self.wanted_types(freed)),
-                    listed(&names, 3)
+                    listed(&names, NAMED)
                 );
-                RemedyView { nodes: vec![node.to_string()], ..of("free", "operator", text) }
+                let name = |(app, key): &AskName| AllocationView { application: app.to_string(), key: key.to_string() };
+                let allocations = allocations.iter().take(FREED).map(name).collect();
+                RemedyView { nodes: vec![node.to_string()], allocations, ..of("free", "operator", text) }
             }
             Change::Smaller { to, ask } => {
                 let text =
@@ -380,10 +398,38 @@ impl Source<'_> {
         freed.iter().count()
     }
 
-    fn size_of(&self, (app, key): &(Arc<str>, Arc<str>)) -> String {
+    fn size_of(&self, (app, key): &AskName) -> String {
         let alloc = self.partition.alloc(app, key);
         alloc.map_or_else(|| "what it asks for".to_owned(), |alloc| amounts(&alloc.resource, usize::MAX))
     }
+}
+
+/// What waiting costs others.
+fn preempted_then(allocations: usize) -> String {
+    match allocations {
+        0 => String::new(),
+        1 => ": 1 allocation is preempted for it then".to_owned(),
+        many => format!(": {many} allocations are preempted for it then"),
+    }
+}
+
+/// What has to be done of nodes that the resource manager drained, so many of them, and an operator.
+fn both(manager: usize, operator: usize, nodes: usize) -> String {
+    let of = |drained: usize| match (drained == nodes, nodes) {
+        (true, 1) => "it".to_owned(),
+        (true, _) => "them".to_owned(),
+        (false, _) => format!("{drained} of them"),
+    };
+    let again = if manager == 1 { "it" } else { "them" };
+    let mut how = format!(": the resource manager drained {}, and has to make {again} schedulable again", of(manager));
+    if operator > 0 {
+        how.push_str(&format!(
+            "; an operator drained {}, and has to undrain {}, too",
+            of(operator),
+            if operator == 1 { "it" } else { "them" }
+        ));
+    }
+    how
 }
 
 fn none_text(none: Nothing, complete: bool) -> &'static str {
@@ -393,7 +439,7 @@ fn none_text(none: Nothing, complete: bool) -> &'static str {
         Nothing::ResourceManager => "None: it is up to the resource manager.",
         Nothing::Never => "None: nothing more is placed for this application here.",
         Nothing::NoSingleChange if complete => "None: no change of one setting alone would place it.",
-        Nothing::NoSingleChange => "None was found in the time that there is for it.",
+        Nothing::NoSingleChange => "None was found; not all that there is could be tried.",
     }
 }
 
@@ -452,4 +498,58 @@ fn whose(limit: Option<&LimitConf>) -> String {
     };
     let both = limit.map(|limit| [list("user", &limit.users), list("group", &limit.groups)]);
     both.into_iter().flatten().flatten().collect::<Vec<_>>().join(" and ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    const QUEUES: &str = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: q}]}]}]";
+
+    fn view(change: Change) -> RemedyView {
+        let config = config::load(QUEUES).expect("valid");
+        let conf = config.partitions[0].clone();
+        let partition = Partition::new("rm".into(), "[rm]default".into(), conf, Nanos::ZERO, &mut Vec::new());
+        let remedy = Remedy { change, size: 0.5, after: Nanos::ZERO, before: 0, preempts: 0 };
+        let source =
+            Source { partition: &partition, shown: "default", config: &config, now: Nanos::ZERO, halted: false };
+        source.remedy(&remedy)
+    }
+
+    fn undrain(operator: &[&str], manager: &[&str], others: usize) -> RemedyView {
+        let ids = |nodes: &[&str]| nodes.iter().map(|node| Arc::from(*node)).collect();
+        view(Change::Undrain { operator: ids(operator), manager: ids(manager), others })
+    }
+
+    #[test]
+    fn who_has_to_undrain_nodes_is_told_of_each_once() {
+        let told = |view: &RemedyView| (view.text.clone(), view.who.clone(), view.copy.clone());
+        let (text, who, copy) = told(&undrain(&["n1"], &[], 1));
+        assert_eq!((&*text, &*who), ("Undrain node n1 (1 more that is large enough is drained).", "operator"));
+        assert_eq!(copy.as_deref(), Some("callboard resource undrain n1"));
+        let (text, who, copy) = told(&undrain(&[], &["n1"], 0));
+        let alone = "Undrain node n1: the resource manager drained it, and has to make it schedulable again.";
+        assert_eq!((&*text, &*who, copy), (alone, "resourceManager", None));
+        let both = undrain(&["n1"], &["n1"], 0);
+        let (text, who, copy) = told(&both);
+        assert_eq!(
+            text,
+            "Undrain node n1: the resource manager drained it, and has to make it schedulable again; an operator drained it, \
+             and has to undrain it, too."
+        );
+        assert_eq!((&*who, copy.as_deref()), ("resourceManager", Some("callboard resource undrain n1")));
+        assert_eq!(both.nodes, ["n1"]);
+        let some = undrain(&["n1", "n3"], &["n2", "n3"], 0);
+        assert_eq!(some.nodes, ["n1", "n2", "n3"]);
+        assert!(some.text.contains("drained 2 of them, and has to make them"), "{}", some.text);
+    }
+
+    #[test]
+    fn all_that_has_to_end_is_named() {
+        let allocations: Vec<AskName> = (0..5).map(|n| ("app".into(), format!("k{n}").into())).collect();
+        let view = view(Change::Free { node: "n1".into(), allocations, freed: Resource::of(&[("memory", 5)]) });
+        assert!(view.text.ends_with("k0 of app, k1 of app, k2 of app and 2 more."), "{}", view.text);
+        assert_eq!(view.allocations.iter().map(|one| &*one.key).collect::<Vec<_>>(), ["k0", "k1", "k2", "k3", "k4"]);
+    }
 }

@@ -155,7 +155,7 @@ impl Change {
                 let new = (1..=*count).map(|n| NodeItem {
                     capacity: Some(capacity.clone()),
                     attributes: attributes.clone(),
-                    ..item(&format!("(new node {n})").into(), NodeAction::Create)
+                    ..item(&new_node(n), NodeAction::Create)
                 });
                 vec![Command::Nodes(new.collect())]
             }
@@ -170,6 +170,11 @@ impl Change {
             _ => names.to_vec(),
         }
     }
+}
+
+/// Id of a node that is added, from 1 on.
+pub(super) fn new_node(n: usize) -> Arc<str> {
+    format!("(new node {n})").into()
 }
 
 fn item(node: &Arc<str>, action: NodeAction) -> NodeItem {

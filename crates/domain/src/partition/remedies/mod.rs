@@ -64,7 +64,7 @@ pub struct Advice {
     pub none: Option<Nothing>,
     /// Changes that were tried.
     pub tried: usize,
-    /// All were tried that there are; else time was over.
+    /// All were tried that there are; else there were too many, or time was over.
     pub complete: bool,
 }
 
@@ -218,6 +218,11 @@ impl<'a> Search<'a> {
 
     /// Tries a change; gives the run where it places the asks.
     fn attempt(&mut self, change: &Change, until: Nanos) -> Option<Forward<'a>> {
+        self.trial(change, until).and_then(|(run, placed)| placed.then_some(run))
+    }
+
+    /// Tries a change; gives the run, and whether it places the asks. `None`: it cannot be tried.
+    fn trial(&mut self, change: &Change, until: Nanos) -> Option<(Forward<'a>, bool)> {
         if self.tried >= TRIALS || (self.bounds.stop)() {
             self.cut = true;
             return None;
@@ -231,7 +236,7 @@ impl<'a> Search<'a> {
         }
         let done = self.is_as_wished(&run.partition, change) && run.pass(until);
         self.cut |= run.cut;
-        done.then_some(run)
+        Some((run, done))
     }
 
     /// An application that was submitted again is where it was to be: placement rules may have sent it elsewhere.

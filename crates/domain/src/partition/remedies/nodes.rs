@@ -2,11 +2,14 @@
 
 use std::{cmp::Ordering, sync::Arc};
 
-use super::{Change, Search, largest};
+use super::{Change, Search, change::new_node, largest};
 use crate::{
     alloc::Phase,
     node::Node,
-    partition::preempt::{gap, wanted},
+    partition::{
+        Partition,
+        preempt::{gap, wanted},
+    },
     resources::Resource,
     types::{AllocIx, NodeIx},
 };
@@ -16,7 +19,7 @@ const ONE_BY_ONE: usize = 8;
 /// Nodes that are undrained or added together at most.
 const TOGETHER: usize = 1_000;
 /// Nodes that are tried for what leaves them.
-const FREED: usize = 3;
+const FREED: usize = 8;
 
 impl Search<'_> {
     /// Drained nodes: one of them, else as few as are needed together.
@@ -30,19 +33,20 @@ impl Search<'_> {
             return;
         }
         let room = |node: &&Node| node.available.fits(&self.each);
-        let empty = |node: &&Node| node.available.total();
-        // What an operator alone can give back comes first.
-        let ours = |node: &&Node| (node.rm_schedulable, empty(node));
-        let likely = largest(drained.iter().copied().filter(room).collect(), ONE_BY_ONE, ours);
-        let others = drained.len().saturating_sub(1);
-        for node in &likely {
+        // What an operator can do alone comes before what needs the resource manager; then the largest.
+        let first = |node: &&Node| (node.operator_drained && node.rm_schedulable, node.available.total());
+        let roomy: Vec<&Node> = drained.iter().copied().filter(room).collect();
+        let others = roomy.len().saturating_sub(1);
+        for node in largest(roomy, ONE_BY_ONE, first) {
             if self.undrain_these(&[node], others) {
                 return;
             }
         }
-        let all = largest(drained, TOGETHER, empty);
+        let more = drained.len() > TOGETHER;
+        let all = largest(drained, TOGETHER, first);
         let (mut none, mut some) = (1, all.len());
         if some < 2 || !self.undrain_these(&all, 0) {
+            self.cut |= more;
             return;
         }
         // As few as do it.
@@ -89,9 +93,11 @@ impl Search<'_> {
         let mut short: Vec<(f64, NodeIx)> = partition.node_by_id.values().filter_map(candidate).collect();
         short.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut found: Vec<(f64, NodeIx, Vec<AllocIx>, Resource)> = Vec::new();
+        let mut more = false;
         for (lacking, ix) in short {
             if found.len() == FREED && found.last().is_some_and(|(most, ..)| lacking >= *most) {
                 // At least what it lacks has to leave a node, and less does elsewhere.
+                more = true;
                 break;
             }
             if (self.bounds.stop)() {
@@ -101,6 +107,7 @@ impl Search<'_> {
             if let Some((leaving, freed)) = self.least_of(&partition.nodes[ix]) {
                 found.push((partition.share(&freed), ix, leaving, freed));
                 found.sort_by(|a, b| a.0.total_cmp(&b.0));
+                more |= found.len() > FREED;
                 found.truncate(FREED);
             }
         }
@@ -115,6 +122,7 @@ impl Search<'_> {
                 return;
             }
         }
+        self.cut |= more;
     }
 
     /// The least that has to leave a node for the ask to fit: the smallest allocation that is enough, else the largest first.
@@ -176,24 +184,31 @@ impl Search<'_> {
             _ => 0,
         };
         let least = self.wanted.iter().map(need).max().unwrap_or(1).clamp(1, TOGETHER as i128) as usize;
-        let offer = |search: &mut Self, count: usize| {
-            let change = Change::Nodes { count, like: like.id().clone(), capacity: like.capacity.clone() };
-            search.offer(change, partition.share(&like.capacity) * count as f64)
-        };
+        let change = |count| Change::Nodes { count, like: like.id().clone(), capacity: like.capacity.clone() };
+        let size = |count| partition.share(&like.capacity) * count as f64;
+        // Others may be before it in line, and take them first.
         let (mut none, mut some) = (0, 1);
-        while !offer(self, some) {
-            if some == TOGETHER || self.cut {
+        loop {
+            let Some((run, done)) = self.trial(&change(some), self.now) else { return };
+            if done {
+                self.note(change(some), size(some), &run);
+                break;
+            }
+            if run.cut || empty_of(some, &run.partition) >= self.asks.len() {
+                // Where nodes stay empty it is something else that holds it back.
                 return;
             }
-            // Others may stand before it.
-            (none, some) = (some, if some < least { least } else { (some * 2).min(TOGETHER) });
+            if some == TOGETHER {
+                self.cut = true;
+                return;
+            }
+            (none, some) = (some, (some * 2).max(least).min(TOGETHER));
         }
-        // As few as do it; fewer than hold all of it do not.
-        none = none.max(least.min(some) - 1);
+        // As few as do it.
         while none + 1 < some {
             let half = none.midpoint(some);
             let before = self.found.pop();
-            if offer(self, half) {
+            if self.offer(change(half), size(half)) {
                 some = half;
             } else {
                 self.found.extend(before);
@@ -201,4 +216,11 @@ impl Search<'_> {
             }
         }
     }
+}
+
+/// Of so many nodes that were added, how many nobody took.
+fn empty_of(added: usize, partition: &Partition) -> usize {
+    let node = |n: &usize| partition.nodes.get(*partition.node_by_id.get(&new_node(*n))?);
+    let empty = |node: &&Node| node.allocs.is_empty() && node.reservations.is_empty();
+    (1..=added).filter(|n| node(n).is_some_and(|node| empty(&node))).count()
 }

@@ -170,7 +170,9 @@ impl Search<'_> {
                     && row.settings.preemption == PreemptionSetting::Disabled
                     && !row.allocated.is_zero()
             };
-            changes.extend(fences.chain(all.filter(disabled).take(SETTINGS)).map(|row| {
+            let disabled: Vec<&Queue> = all.filter(disabled).collect();
+            self.cut |= disabled.len() > SETTINGS;
+            changes.extend(fences.chain(disabled.into_iter().take(SETTINGS)).map(|row| {
                 Change::Edit(Edit::Property {
                     queue: row.path.clone(),
                     name: "preemption.policy".into(),

@@ -82,6 +82,14 @@ async fn one_application_is_explained() {
     assert_eq!(codes, ["nodes", "gang"], "{gang:#}");
     assert_eq!(gang["taskGroups"][0]["placeholders"], 30);
 
+    let ask = async |key: &str| server.get(&format!("{path}?ask={key}")).await;
+    assert_eq!(ask("full-a0").await.json::<serde_json::Value>().await.unwrap()["ask"]["state"], "allocated");
+    let missing = ask("zz").await;
+    assert_eq!(missing.status(), 404);
+    let missing: serde_json::Value = missing.json().await.unwrap();
+    let text = "application 'full' has no ask 'zz'; without it all that wait are explained";
+    assert_eq!(missing["detail"], text, "{missing:#}");
+
     // R3.25: a rejected application is explained by its message.
     server.app("stray", "root.nope", "dan", json!({})).await;
     let path = "/api/v1/partition/default/application/stray/explain";

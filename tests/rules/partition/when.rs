@@ -1,15 +1,20 @@
 //! When asks that wait will be placed: from how long others lasted, in runs forward on clones.
 
-use callboard::domain::{
-    command::{AddApplication, Command, NodeAction},
-    event::Event,
-    lasted::Lasted,
-    partition::{
-        Explainer,
-        forward::{Bounds, Forward},
-        when::{Unknown, When},
+use callboard::{
+    config,
+    domain::{
+        command::{AddApplication, Command, NodeAction},
+        edit::Edit,
+        event::Event,
+        lasted::Lasted,
+        partition::{
+            Explainer, Why,
+            forward::{Bounds, Forward},
+            remedies::Change,
+            when::{Unknown, When},
+        },
+        types::{Nanos, Termination},
     },
-    types::{Nanos, Termination},
 };
 
 use super::env::{Ask, Env, QUEUES, res};
@@ -80,7 +85,7 @@ fn what_is_not_known_is_not_said() {
     env.ask(vec![Ask::new("two", "k", 10)]);
     let found = when(&env, &lasted(&env), "two");
     assert_eq!((found.unknown, found.p50, found.running, found.known), (Some(Unknown::TooLittle), None, 1, 0));
-    assert_eq!(found.runs, 1, "where nothing is known, all are alike");
+    assert_eq!(found.runs, 1, "all runs are alike where nothing is known");
     let mut env = practised();
     env.app("one", "root.a");
     env.ask(vec![Ask::new("one", "k", 10)]);
@@ -99,6 +104,68 @@ fn what_is_not_known_is_not_said() {
     assert_eq!(in_a_hurry(&env), Some(Unknown::NoTime));
     env.ask(vec![Ask::new("one", "own", 11).requires("n1")]);
     assert_eq!(when(&env, &lasted(&env), "one").unknown, Some(Unknown::TooLarge));
+}
+
+#[test]
+fn what_no_end_makes_room_for_never_comes_by_itself() {
+    let limit = "limits: [{limit: l, users: [eve], maxresources: {memory: 8}}]";
+    let yaml = QUEUES.replace(
+        "- name: b\n",
+        &format!("- name: b\n            resources: {{max: {{memory: 9}}}}\n            {limit}\n"),
+    );
+    let mut env = Env::calm(&yaml);
+    env.node("n1", 20);
+    env.app("large", "root.b");
+    env.ask(vec![Ask::new("large", "k", 10)]);
+    assert_eq!(
+        when(&env, &lasted(&env), "large").unknown,
+        Some(Unknown::AboveLimit),
+        "larger than the max of its queue"
+    );
+    let item = AddApplication { id: "eve".into(), queue: "root.b".into(), ..env.by("eve") };
+    env.add_app(item);
+    env.ask(vec![Ask::new("eve", "k", 9)]);
+    assert_eq!(
+        when(&env, &lasted(&env), "eve").unknown,
+        Some(Unknown::AboveLimit),
+        "larger than the limit of its user"
+    );
+    env.app("full", "root.b");
+    env.ask(vec![Ask::new("full", "fits", 9)]);
+    env.ask(vec![Ask::new("full", "k", 9)]);
+    assert_eq!(when(&env, &lasted(&env), "full").unknown, Some(Unknown::TooLittle), "what has room when others end");
+    env.app("gone", "root.a");
+    env.ask(vec![Ask::new("gone", "k", 1).requires("n9")]);
+    assert_eq!(when(&env, &lasted(&env), "gone").unknown, Some(Unknown::Never), "its node is not registered");
+}
+
+#[test]
+fn what_others_have_to_confirm_is_not_at_once() {
+    let guaranteed = "- name: a\n            properties: {preemption.delay: 1s}\n            resources: {guaranteed: {memory: 10}}\n";
+    let mut env = Env::calm(&QUEUES.replace("- name: a\n", guaranteed));
+    env.node("n1", 10);
+    env.app("low", "root.b");
+    env.ask(vec![Ask::new("low", "k", 10)]);
+    env.app("high", "root.a");
+    env.ask(vec![Ask::new("high", "k", 10).preempts()]);
+    let (ix, config) = (env.partition.app_by_id["high"], config::load(QUEUES).expect("valid"));
+    let waiting = Explainer::new(&env.partition).application(ix, env.now).remove(0);
+    let edit = |edits: &[Edit]| config.edited("default", edits).map(|edited| edited.conf);
+    let advice = env.partition.remedies(ix, &waiting, env.now, &edit, BOUNDS);
+    let wait = advice.remedies.iter().find(|remedy| remedy.change == Change::Wait).expect("it preempts soon");
+    let found = when(&env, &lasted(&env), "high");
+    assert_eq!(found.unknown, Some(Unknown::TooLittle));
+    let told = found.or_waits(&advice);
+    assert_eq!((told.unknown, told.p50, told.p90), (None, Some(wait.after), Some(wait.after)));
+    assert_eq!(told.preempts, Some(1), "what the search for remedies found is told here, too");
+    // What preempts at once is not placed at once: those have to end first.
+    env.now = env.now.plus(Nanos::from_secs(40));
+    let found = when(&env, &lasted(&env), "high");
+    assert_eq!((found.unknown, found.p50, found.preempts), (None, Some(Nanos::ZERO), Some(1)));
+    env.pass(1);
+    let waiting = Explainer::new(&env.partition).application(ix, env.now).remove(0);
+    assert!(matches!(waiting.why, Why::Preempting { .. }), "{waiting:?}");
+    assert_eq!(when(&env, &lasted(&env), "high").unknown, Some(Unknown::ResourceManager));
 }
 
 #[test]

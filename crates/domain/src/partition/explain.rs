@@ -200,6 +200,8 @@ pub struct Waiting {
     pub why: Why,
     /// Asks that the shim is being asked about: those that nothing holds back may have to wait for what it says.
     pub asked: usize,
+    /// As many as may be asked about at a time: the next have to wait for an answer.
+    pub asked_all: bool,
     /// What the scheduler noted of the first ask (R4.34), by last occurrence.
     pub log: Vec<LogEntry>,
 }
@@ -423,6 +425,7 @@ impl<'a> Explainer<'a> {
             since,
             why,
             asked: if self.partition.ask_shim { self.partition.questions.number() } else { 0 },
+            asked_all: self.partition.ask_shim && !self.partition.may_ask(),
             log: notes(row),
         }
     }

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use super::{
     Partition, Unfit, Waiting, Why,
     forward::{AskName, Bounds, Forward},
+    remedies::{Advice, Change},
 };
 use crate::{
     alloc::Alloc,
@@ -40,6 +41,22 @@ pub struct When {
     pub ended: u64,
     /// Asks of its kind that were placed after they had waited; 0 where they were not looked at.
     pub waited: usize,
+    /// It is placed then whatever ends by itself, and so many allocations are preempted for it.
+    pub preempts: Option<usize>,
+}
+
+impl When {
+    /// The estimate, or where there is none, for how long it waits if nothing is changed, as the search for remedies saw it: a
+    /// delay or a back-off is over then, or it has preempted others.
+    pub fn or_waits(mut self, advice: &Advice) -> When {
+        let Some(Unknown::Never | Unknown::TooLittle | Unknown::NoTime) = self.unknown else { return self };
+        if let Some(wait) = advice.remedies.iter().find(|remedy| remedy.change == Change::Wait) {
+            self.unknown = None;
+            (self.p50, self.p90) = (Some(wait.after), Some(wait.after));
+            self.preempts = Some(wait.preempts);
+        }
+        self
+    }
 }
 
 /// Why there is no estimate.
@@ -49,6 +66,10 @@ pub enum Unknown {
     Never,
     /// The nodes that it may use are too small for it, even when they are empty.
     TooLarge,
+    /// It is larger than a queue, its user or its group may use in all.
+    AboveLimit,
+    /// The resource manager has to confirm that others have ended, and they may take their time.
+    ResourceManager,
     /// Too little is known of how long what runs lasts.
     TooLittle,
     /// There was not enough time to find out.
@@ -77,6 +98,23 @@ impl Lengths {
         let curve = self.curves.get(self.by_row.get(ix.ix()).copied().flatten()?)?;
         let row = partition.allocs.get(ix)?;
         Some(lasted::rest(curve, age, share(row.seq, run)))
+    }
+}
+
+impl Waiting {
+    /// More is wanted than the limit that holds it back allows in all: whatever ends, there is no room.
+    pub fn is_above_limit(&self) -> bool {
+        let max = match &self.why {
+            // That of root are the nodes.
+            Why::QueueQuota { queue, .. } if &**queue == "root" => return false,
+            Why::QueueQuota { max, .. } | Why::GangRoom { max, .. } => max,
+            Why::UserQuota(refusal) => match &refusal.limit.resources {
+                Some(max) => max,
+                None => return false,
+            },
+            _ => return false,
+        };
+        !max.fits_or_unlimited(&self.wanted)
     }
 }
 
@@ -159,19 +197,22 @@ impl Partition {
         bounds: Bounds<'_>,
     ) -> When {
         let mut when = When { ended: lasted.ended(), ..When::default() };
-        if matches!(waiting.why, Why::Stopped | Why::Ending(_) | Why::NotALeaf | Why::NoNodes) {
-            when.unknown = Some(Unknown::Never);
-            return when;
-        }
-        if self.is_too_large(waiting) {
-            when.unknown = Some(Unknown::TooLarge);
+        when.unknown = match waiting.why {
+            Why::Stopped | Why::Ending(_) | Why::NotALeaf | Why::NoNodes => Some(Unknown::Never),
+            Why::RequiredNode { why: Unfit::Unknown, .. } => Some(Unknown::Never),
+            Why::Preempting { .. } | Why::Replacing { .. } => Some(Unknown::ResourceManager),
+            _ if self.is_too_large(waiting) => Some(Unknown::TooLarge),
+            _ if waiting.is_above_limit() => Some(Unknown::AboveLimit),
+            _ => None,
+        };
+        if when.unknown.is_some() {
             return when;
         }
         let lengths = self.lengths(lasted, now);
         (when.running, when.known) = (lengths.running, lengths.known);
         let asks = self.awaited(app, waiting);
         let mut waits: Vec<Option<Nanos>> = Vec::new();
-        // Where too little is known of what runs, only what happens at once can be told: one look at that is enough.
+        // Where too little is known nothing is said but what is placed at once, and one run shows that.
         let (runs, until) = if lengths.suffice() { (RUNS, now.plus(horizon)) } else { (1, now) };
         for run in 0..runs {
             let lasts = |partition: &Partition, ix: AllocIx, age: Nanos| lengths.rest(partition, ix, age, run as u64);
@@ -183,6 +224,7 @@ impl Partition {
             waits.push(placed.then(|| forward.now.minus(now)));
             // What is placed without anything that ends needs no further runs.
             if run == 0 && placed && forward.now == now {
+                when.preempts = Some(forward.preempted.len()).filter(|preempts| *preempts > 0);
                 break;
             }
         }
@@ -223,7 +265,7 @@ impl Partition {
         let forward = match when.unknown {
             None => true,
             Some(Unknown::TooLittle) => false,
-            Some(Unknown::Never | Unknown::TooLarge | Unknown::NoTime) => return,
+            Some(_) => return,
         };
         let Some((curve, age, placed)) = self.waits(ask, lasted, now) else { return };
         let at = |share| curve.quantile(age.0, share).map(|at| Nanos(at - age.0)).filter(|wait| *wait <= horizon);

@@ -1,6 +1,6 @@
 //! One application: what it has, what it waits for and why, and the limits on its way up.
 
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -159,9 +159,9 @@ pub struct Wanted<'a> {
     pub timeline: Option<Timeline>,
     /// How long allocations lasted, where it is wanted when asks will be placed.
     pub lasted: Option<Arc<Lasted>>,
-    /// There is no more time for remedies.
+    /// There is no more time for remedies, of all groups together.
     pub stop: &'a dyn Fn() -> bool,
-    /// And none for when it will be.
+    /// And none for when they will be placed.
     pub stop_when: &'a dyn Fn() -> bool,
 }
 
@@ -199,6 +199,11 @@ pub fn first_reason(view: &View, id: &str, halt: Option<&Halt>) -> Option<String
     Some(Reason::of(&first, halt).text)
 }
 
+/// A live application has, or had, an ask of this key.
+pub fn has_ask(view: &View, id: &str, key: &str) -> bool {
+    view.partition().alloc(id, key).is_some()
+}
+
 /// Explains a live application, else the rejected or the last ended one of this id.
 pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Explained<'a>> {
     let partition = view.partition();
@@ -228,12 +233,9 @@ pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Expl
         level = queue.parent;
     }
     let left = live.and_then(|ix| partition.user_headroom(ix));
-    // What helps comes first for all of them: forecasts take what time is left.
-    let advised = |(nth, waiting): (usize, &Waiting)| {
-        live.filter(|_| nth < ADVISED).and_then(|app| advice(view, app, waiting, wanted, at))
-    };
-    let mut advices: Vec<_> = waiting.iter().enumerate().map(advised).collect();
-    let group = |(nth, waiting): (usize, Waiting)| {
+    let told = live.map(|app| told(view, app, &waiting, wanted, at)).unwrap_or_default();
+    let told = told.into_iter().map(|(advice, when)| (Some(advice), when)).chain(iter::repeat_with(|| (None, None)));
+    let group = |(waiting, (advice, when)): (Waiting, (Option<AdviceView>, Option<WhenView>))| {
         let row = &partition.allocs[waiting.first];
         Group {
             asks: waiting.asks,
@@ -246,8 +248,8 @@ pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Expl
             reason: Reason::of(&waiting, wanted.halt.as_ref()),
             line: partition.line(waiting.first).into_iter().map(PlaceView::from).collect(),
             held_by: partition.holders(&waiting).map(HoldersView::from),
-            advice: advices.get_mut(nth).and_then(Option::take),
-            when: live.filter(|_| nth < ADVISED).and_then(|app| when(view, app, &waiting, wanted, at)),
+            advice,
+            when,
             log: waiting
                 .log
                 .iter()
@@ -292,7 +294,7 @@ pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Expl
                 timed_out: group.timed_out,
             })
             .collect(),
-        waiting: waiting.into_iter().enumerate().map(group).collect(),
+        waiting: waiting.into_iter().zip(told).map(group).collect(),
         more: (!more.is_empty())
             .then(|| More { groups: more.len(), asks: more.iter().map(|waiting| waiting.asks).sum() }),
         ask: wanted.ask.and_then(|key| state_of(view, app, key)),
@@ -310,18 +312,40 @@ fn waiting(view: &View, app: AppIx, ask: Option<&str>, at: Nanos) -> Vec<Waiting
     explainer.ask(app, key, at).into_iter().collect()
 }
 
-fn advice(view: &View, app: AppIx, waiting: &Waiting, wanted: &Wanted<'_>, at: Nanos) -> Option<AdviceView> {
-    let (partition, config) = (view.partition(), wanted.config?);
+/// What would help the first few groups, and when they will be placed; nothing where remedies are not wanted. What would help
+/// comes first of all groups: when they will be placed takes as long as it may, and is to leave no group without advice.
+fn told(
+    view: &View,
+    app: AppIx,
+    waiting: &[Waiting],
+    wanted: &Wanted<'_>,
+    at: Nanos,
+) -> Vec<(AdviceView, Option<WhenView>)> {
+    let (partition, Some(config)) = (view.partition(), wanted.config) else { return Vec::new() };
     let edit = |edits: &[Edit]| config.edited(&partition.name, edits).map(|edited| edited.conf);
     let bounds = Bounds { decisions: DECISIONS, stop: wanted.stop };
-    let advice = partition.remedies(app, waiting, at, &edit, bounds);
-    Some(Source { partition, shown: &view.shown, config, now: at, halted: wanted.halt.is_some() }.advice(advice))
+    let groups = &waiting[..waiting.len().min(ADVISED)];
+    let advice: Vec<Advice> =
+        groups.iter().map(|waiting| partition.remedies(app, waiting, at, &edit, bounds)).collect();
+    let source = Source { partition, shown: &view.shown, config, now: at, halted: wanted.halt.is_some() };
+    let of_group = |(waiting, advice): (&Waiting, Advice)| {
+        let when = when(view, app, (waiting, &advice), wanted, at);
+        (source.advice(advice), when)
+    };
+    groups.iter().zip(advice).map(of_group).collect()
 }
 
-fn when(view: &View, app: AppIx, waiting: &Waiting, wanted: &Wanted<'_>, at: Nanos) -> Option<WhenView> {
+fn when(
+    view: &View,
+    app: AppIx,
+    (waiting, advice): (&Waiting, &Advice),
+    wanted: &Wanted<'_>,
+    at: Nanos,
+) -> Option<WhenView> {
     let lasted = wanted.lasted.as_ref().filter(|_| wanted.halt.is_none())?;
     let bounds = Bounds { decisions: DECISIONS, stop: wanted.stop_when };
-    Some(WhenView::of(&view.partition().when(app, waiting, lasted, at, when::HORIZON, bounds)))
+    let when = view.partition().when(app, waiting, lasted, at, when::HORIZON, bounds);
+    Some(WhenView::of(&when.or_waits(advice)))
 }
 
 fn resume(view: &View, app: &App, wanted: &Wanted<'_>, at: Nanos) -> Option<AdviceView> {
@@ -349,4 +373,72 @@ fn state_of<'a>(view: &'a View, app: &'a App, key: &str) -> Option<AskState<'a>>
     };
     let node = row.node.and_then(|node| partition.nodes.get(node)).map(|node| &**node.id());
     Some(AskState { key: &row.spec.key, state, node })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::{
+        config,
+        domain::{
+            Partition,
+            alloc::AskSpec,
+            command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem},
+            resources::Resource,
+        },
+        messages::partition::Snapshot,
+    };
+
+    const QUEUES: &str = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: q}]}]}]";
+
+    /// A node of 10, and an application that runs on it and has two more asks of other sizes.
+    fn full() -> (LoadedConfig, View) {
+        let config = config::load(QUEUES).expect("valid");
+        let (conf, at, fx) = (config.partitions[0].clone(), now(), &mut Vec::new());
+        let mut partition = Partition::new("rm-1".into(), "[rm-1]default".into(), conf, at, fx);
+        let memory = |amount| Resource::of(&[("memory", amount)]);
+        let (capacity, attributes) = (Some(memory(10)), Default::default());
+        let node = NodeItem { id: "n1".into(), action: NodeAction::Create, capacity, attributes };
+        let (queue, groups) = ("root.q".into(), Some([Arc::from("g")].into()));
+        let app = AddApplication { id: "app".into(), queue, user: "u".into(), groups, ..AddApplication::default() };
+        let ask = |(key, amount): (&str, i64)| {
+            let spec = AskSpec { key: key.into(), resource: Arc::new(memory(amount)), ..AskSpec::default() };
+            AllocationItem { app: "app".into(), node: None, spec: Arc::new(spec) }
+        };
+        partition.apply(Command::Nodes(vec![node]), at, fx);
+        partition.apply(Command::Applications { new: vec![app], remove: Vec::new() }, at, fx);
+        for asks in [vec![("runs", 8)], vec![("k5", 5), ("k6", 6)]] {
+            let allocations = asks.into_iter().map(ask).collect();
+            partition.apply(Command::Allocations { allocations, releases: Vec::new() }, at, fx);
+            while partition.schedule(64, at, fx) > 0 {}
+        }
+        let snapshot = Arc::new(Snapshot { epoch: 1, partition });
+        (config, View { rm: "rm-1".into(), shown: "default".into(), snapshot })
+    }
+
+    #[test]
+    fn when_they_will_be_placed_takes_no_time_from_what_would_help() {
+        let (config, view) = full();
+        // A clock that jumps as soon as it is looked at for an estimate.
+        let late = Cell::new(false);
+        let (stop, stop_when) = (|| late.get(), || late.replace(true));
+        let wanted = Wanted {
+            ask: None,
+            config: Some(&config),
+            halt: None,
+            timeline: None,
+            lasted: Some(Arc::new(Lasted::default())),
+            stop: &stop,
+            stop_when: &stop_when,
+        };
+        let explained = explain(&view, "app", &wanted).expect("it is there");
+        assert!(late.get() && explained.waiting.len() == 2);
+        for group in explained.waiting {
+            let advice = group.advice.expect("it is looked for");
+            assert!(advice.complete && advice.tried > 0, "{}: {advice:?}", group.first);
+            assert!(group.when.is_some());
+        }
+    }
 }

@@ -79,7 +79,7 @@ const TRIALS: Duration = Duration::from_secs(1);
 
 /// The application's data has to hold a [`BoardApi`].
 pub(super) fn routes() -> Vec<Route> {
-    let remedies = "look for changes that would place it, which takes up to a second; else not";
+    let remedies = "look for changes that would place it, and when it will be, which takes up to two seconds; else not";
     vec![
         Access::Viewer
             .get("/api/v1/overview")
@@ -230,10 +230,15 @@ async fn explain_one(
             stop: &stop,
             stop_when: &stop_when,
         };
-        explain::explain(&view, &application, &wanted).map(|explained| Reply::json(&explained)).ok_or_else(|| {
-            let detail = format!("application '{application}' not found in partition '{}'", view.shown);
-            Problem::new(StatusCode::NOT_FOUND, detail)
-        })
+        let missing = |detail: String| Problem::new(StatusCode::NOT_FOUND, detail);
+        let explained = explain::explain(&view, &application, &wanted)
+            .ok_or_else(|| missing(format!("application '{application}' not found in partition '{}'", view.shown)))?;
+        if let Some(ask) = ask.as_deref().filter(|ask| !explain::has_ask(&view, &application, ask)) {
+            let detail =
+                format!("application '{application}' has no ask '{ask}'; without it all that wait are explained");
+            return Err(missing(detail));
+        }
+        Ok(Reply::json(&explained))
     });
     let reply =
         computed.await.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"))??;

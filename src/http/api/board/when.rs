@@ -51,12 +51,19 @@ impl WhenView {
 }
 
 fn text(when: &When) -> String {
-    let When { p50, p90, unknown, runs, running, known, ended, waited } = when;
+    let When { p50, p90, unknown, runs, running, known, ended, waited, preempts } = when;
     match unknown {
         Some(Unknown::Never) => {
             return "Not known: nothing that ends by itself within a day makes room for it.".to_owned();
         }
         Some(Unknown::TooLarge) => return "Never, as it is: no node is large enough for it.".to_owned(),
+        Some(Unknown::AboveLimit) => {
+            return "Never, as it is: it is larger than the limit that holds it back.".to_owned();
+        }
+        Some(Unknown::ResourceManager) => {
+            return "Not known: it is up to the resource manager, which has to confirm that others have ended."
+                .to_owned();
+        }
         Some(Unknown::TooLittle) => {
             return format!(
                 "Not known: of {running} allocations that run, {known} are of a kind of which enough have ended to say how long such ones last."
@@ -64,6 +71,17 @@ fn text(when: &When) -> String {
         }
         Some(Unknown::NoTime) => return "Not known: there was not enough time to find out.".to_owned(),
         None => {}
+    }
+    if let (Some(preempts), Some(wait)) = (preempts, p50) {
+        let how = match preempts {
+            0 => "nothing has to end for it".to_owned(),
+            1 => "1 allocation is preempted for it, and has to end first".to_owned(),
+            many => format!("{many} allocations are preempted for it, and have to end first"),
+        };
+        return match *wait {
+            Nanos::ZERO => format!("Soon: {how}."),
+            wait => format!("Probably after {}: {how}.", span(wait)),
+        };
     }
     let range = match (p50, p90) {
         (Some(Nanos::ZERO), Some(Nanos::ZERO)) => return "At once.".to_owned(),
@@ -108,7 +126,12 @@ mod tests {
         assert!(of(None, None, None).starts_with("Probably not within a day"));
         assert_eq!(of(secs(0), secs(0), None), "At once.");
         assert!(of(None, None, Some(Unknown::TooLarge)).starts_with("Never, as it is"));
-        for unknown in [Unknown::Never, Unknown::TooLittle, Unknown::NoTime] {
+        assert!(of(None, None, Some(Unknown::AboveLimit)).starts_with("Never, as it is"));
+        let waits = WhenView::of(&When { preempts: Some(2), p50: secs(5), p90: secs(5), ..when.clone() });
+        assert_eq!(waits.text, "Probably after 5 s: 2 allocations are preempted for it, and have to end first.");
+        let soon = WhenView::of(&When { preempts: Some(1), p50: secs(0), p90: secs(0), ..when.clone() });
+        assert_eq!(soon.text, "Soon: 1 allocation is preempted for it, and has to end first.");
+        for unknown in [Unknown::Never, Unknown::TooLittle, Unknown::NoTime, Unknown::ResourceManager] {
             assert!(of(None, None, Some(unknown)).starts_with("Not known: "));
         }
     }

@@ -253,15 +253,17 @@ impl Reason {
             ),
             Why::GangRoom { queue, max, used, kept } => {
                 let short = short_of(&waiting.wanted, max, used, kept);
-                let text = format!(
-                    "Queue {queue} has no room for all placeholders of the gang at once, and none is placed before it has: {}.",
-                    told(&short)
-                );
+                let text = above_limit(waiting, &short, || format!("the max of queue {queue}")).unwrap_or_else(|| {
+                    format!(
+                        "Queue {queue} has no room for all placeholders of the gang at once, and none is placed before it has: {}.",
+                        told(&short)
+                    )
+                });
                 Reason { queue: Some(queue.to_string()), short, ..Reason::new(code, text) }
             }
             Why::GangShort(come) => gang_short(come, &waiting.wanted),
             Why::GangNodes(nodes) => gang_nodes(nodes, &waiting.wanted),
-            Why::UserQuota(refusal) => user_quota(refusal, wanted),
+            Why::UserQuota(refusal) => user_quota(refusal, waiting),
             Why::QueueQuota { queue, max, used } => {
                 let short = short_of(wanted, max, used, &Resource::default());
                 let text = match &**queue {
@@ -270,7 +272,8 @@ impl Reason {
                         "A node has room, but all nodes together have none beside what they hold and what is promised: {}.",
                         told(&short)
                     ),
-                    _ => format!("Queue {queue} is at its max: {}.", told(&short)),
+                    _ => above_limit(waiting, &short, || format!("the max of queue {queue}"))
+                        .unwrap_or_else(|| format!("Queue {queue} is at its max: {}.", told(&short))),
                 };
                 Reason {
                     queue: Some(queue.to_string()),
@@ -305,6 +308,14 @@ impl Reason {
                 code,
                 "The resource manager has no open stream, or none on which it can be asked: nothing new is placed until it has."
                     .into(),
+            ),
+            Why::Turn if waiting.asked_all => Reason::new(
+                code,
+                format!(
+                    "The resource manager has as many questions about placements as may be asked at a time, {}: it waits for \
+                     answers, and is placed when its turn comes then.",
+                    waiting.asked
+                ),
             ),
             Why::Turn if waiting.asked > 0 => Reason::new(
                 code,
@@ -362,18 +373,33 @@ fn user_apps(refusal: &Refusal) -> Reason {
     Reason { user, group, queue: Some(refusal.queue.to_string()), ..Reason::new("userApps", text) }
 }
 
-fn user_quota(refusal: &Refusal, wanted: &Resource) -> Reason {
+fn user_quota(refusal: &Refusal, waiting: &Waiting) -> Reason {
     let (who, user, group) = whose(refusal);
-    let none = Resource::new();
-    let short = short_of(wanted, refusal.limit.resources.as_ref().unwrap_or(&none), &refusal.used, &none);
-    let text = format!("{who} {} is at the limit in queue {}: {}.", refusal.name, refusal.queue, told(&short));
+    let (none, name, queue) = (Resource::new(), &refusal.name, &refusal.queue);
+    let short = short_of(&waiting.wanted, refusal.limit.resources.as_ref().unwrap_or(&none), &refusal.used, &none);
+    let limit = || format!("the limit of {} {name} in queue {queue}", who.to_lowercase());
+    let text = above_limit(waiting, &short, limit)
+        .unwrap_or_else(|| format!("{who} {name} is at the limit in queue {queue}: {}.", told(&short)));
     Reason { user, group, queue: Some(refusal.queue.to_string()), short, ..Reason::new("userQuota", text) }
+}
+
+/// More is wanted than a limit allows in all; `None`: it has to wait until others use less of it.
+fn above_limit(waiting: &Waiting, short: &[Short], limit: impl Fn() -> String) -> Option<String> {
+    let above = |s: &&Short| s.limit.is_some_and(|limit| s.wanted > limit);
+    let one = |s: &Short| {
+        let most = shown(&s.resource, s.limit.unwrap_or(0));
+        format!("{} {} wanted, {most} at most", shown(&s.resource, s.wanted), noun(&s.resource, s.wanted))
+    };
+    let types: Vec<String> = short.iter().filter(above).map(one).collect();
+    let what = if waiting.wanted == waiting.resource { "It" } else { "The gang" };
+    (!types.is_empty())
+        .then(|| format!("{what} is larger than {}, and never placed as it is: {}.", limit(), types.join("; ")))
 }
 
 fn required(node: &str, why: Unfit, wanted: &Resource, free: Option<&Resource>) -> Reason {
     let short = free.map_or_else(Vec::new, |free| wanted_of(wanted, |kind| amount(free, kind)));
     let text = match why {
-        Unfit::Unknown => format!("It requires node {node}, which is not registered."),
+        Unfit::Unknown => format!("It requires node {node}, which is not registered in this partition."),
         Unfit::TooSmall => format!("It requires node {node}, which is too small for it even when empty."),
         Unfit::Full => {
             let list: Vec<String> = short
@@ -568,88 +594,4 @@ fn decimals(value: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::domain::types::AllocIx;
-
-    fn reason(wanted: &[(&str, i64)], why: Why) -> Reason {
-        Reason::of(&waiting(wanted, why), None)
-    }
-
-    fn waiting(wanted: &[(&str, i64)], why: Why) -> Waiting {
-        Waiting {
-            asks: 1,
-            first: AllocIx(0),
-            resource: Arc::new(Resource::of(wanted)),
-            wanted: Arc::new(Resource::of(wanted)),
-            placeholder: false,
-            task_group: "g".into(),
-            since: Nanos(0),
-            why,
-            asked: 0,
-            log: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn what_keeps_anything_from_being_placed_is_told_beside_the_rest() {
-        let log = Halt::Log("log /data/log/rm-1: no space".into());
-        let turn = Reason::of(&waiting(&[], Why::Turn), Some(&log));
-        assert_eq!(
-            (turn.code, &*turn.text),
-            ("notRecorded", "Nothing is placed at present: log /data/log/rm-1: no space.")
-        );
-        assert_eq!(Reason::of(&waiting(&[], Why::Turn), Some(&Halt::Away)).code, "paused");
-        let nodes = Reason::of(&waiting(&[], Why::NoNodes), Some(&log));
-        assert_eq!(nodes.code, "noNodes");
-        assert!(
-            nodes.text.ends_with(" Besides, nothing is placed at present: log /data/log/rm-1: no space."),
-            "{}",
-            nodes.text
-        );
-        let away = Reason::of(&waiting(&[], Why::NoNodes), Some(&Halt::Away));
-        assert!(away.text.contains("the resource manager is away"), "{}", away.text);
-    }
-
-    #[test]
-    fn amounts_are_readable() {
-        assert_eq!(shown("vcore", 1500), "1.5");
-        assert_eq!(shown("memory", 3 << 29), "1.5 GiB");
-        assert_eq!(shown("memory", 100), "100 B");
-        assert_eq!(shown("pods", 1500), "1500");
-    }
-
-    #[test]
-    fn a_queue_tells_what_is_short() {
-        let (max, used) = (Resource::of(&[("memory", 4 << 30), ("vcore", 9000)]), Resource::of(&[("memory", 3 << 30)]));
-        let why = Why::QueueQuota { queue: "root.a".into(), max, used };
-        let found = reason(&[("memory", 2 << 30), ("vcore", 1000)], why);
-        assert_eq!(found.text, "Queue root.a is at its max: 3 GiB of 4 GiB memory used, 2 GiB more wanted.");
-        assert_eq!((found.code, found.short.len(), found.queue.as_deref()), ("queueQuota", 1, Some("root.a")));
-    }
-
-    #[test]
-    fn nodes_tell_the_first_thing_that_helps() {
-        let text = |nodes: Nodes| {
-            let found = reason(&[("memory", 8 << 30)], Why::Nodes(Arc::new(nodes)));
-            (found.code, found.text)
-        };
-        let free = Resource::of(&[("memory", 1 << 30)]);
-        let full = Nodes { full: 3, drained: 1, most_free: free.clone(), ..Nodes::default() };
-        let told = "No node has 8 GiB memory free; the most is 1 GiB, on 4 nodes large enough, 1 of them drained.";
-        assert_eq!(text(full), ("nodes", told.to_owned()));
-        assert_eq!(text(Nodes { too_small: 3, ..Nodes::default() }).0, "tooLarge");
-        assert_eq!(text(Nodes { drained: 1, ..Nodes::default() }).1, "The 1 node large enough is drained.");
-        let refused = Nodes { refused: 2, refusal: Some("a taint".into()), ..Nodes::default() };
-        assert_eq!(
-            text(refused),
-            ("refused", "2 nodes with room were refused by the resource manager: a taint".into())
-        );
-        let kept = KeptFor { node: "n-1".into(), app: "app-2".into(), key: "k-3".into() };
-        let reserved = Nodes { full: 3, reserved: 2, kept_for: Some(kept), ..Nodes::default() };
-        let told = "The only room is on 2 nodes, reserved for other asks; n-1 for ask k-3 of application app-2.";
-        assert_eq!(text(reserved), ("nodes", told.to_owned()));
-    }
-}
+mod tests;

@@ -1,0 +1,118 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::domain::{types::AllocIx, ugm::Limit};
+
+fn reason(wanted: &[(&str, i64)], why: Why) -> Reason {
+    Reason::of(&waiting(wanted, why), None)
+}
+
+fn waiting(wanted: &[(&str, i64)], why: Why) -> Waiting {
+    Waiting {
+        asks: 1,
+        first: AllocIx(0),
+        resource: Arc::new(Resource::of(wanted)),
+        wanted: Arc::new(Resource::of(wanted)),
+        placeholder: false,
+        task_group: "g".into(),
+        since: Nanos(0),
+        why,
+        asked: 0,
+        asked_all: false,
+        log: Vec::new(),
+    }
+}
+
+#[test]
+fn what_keeps_anything_from_being_placed_is_told_beside_the_rest() {
+    let log = Halt::Log("log /data/log/rm-1: no space".into());
+    let turn = Reason::of(&waiting(&[], Why::Turn), Some(&log));
+    assert_eq!(
+        (turn.code, &*turn.text),
+        ("notRecorded", "Nothing is placed at present: log /data/log/rm-1: no space.")
+    );
+    assert_eq!(Reason::of(&waiting(&[], Why::Turn), Some(&Halt::Away)).code, "paused");
+    let nodes = Reason::of(&waiting(&[], Why::NoNodes), Some(&log));
+    assert_eq!(nodes.code, "noNodes");
+    assert!(
+        nodes.text.ends_with(" Besides, nothing is placed at present: log /data/log/rm-1: no space."),
+        "{}",
+        nodes.text
+    );
+    let away = Reason::of(&waiting(&[], Why::NoNodes), Some(&Halt::Away));
+    assert!(away.text.contains("the resource manager is away"), "{}", away.text);
+}
+
+#[test]
+fn amounts_are_readable() {
+    assert_eq!(shown("vcore", 1500), "1.5");
+    assert_eq!(shown("memory", 3 << 29), "1.5 GiB");
+    assert_eq!(shown("memory", 100), "100 B");
+    assert_eq!(shown("pods", 1500), "1500");
+}
+
+#[test]
+fn a_queue_tells_what_is_short() {
+    let (max, used) = (Resource::of(&[("memory", 4 << 30), ("vcore", 9000)]), Resource::of(&[("memory", 3 << 30)]));
+    let why = Why::QueueQuota { queue: "root.a".into(), max, used };
+    let found = reason(&[("memory", 2 << 30), ("vcore", 1000)], why);
+    assert_eq!(found.text, "Queue root.a is at its max: 3 GiB of 4 GiB memory used, 2 GiB more wanted.");
+    assert_eq!((found.code, found.short.len(), found.queue.as_deref()), ("queueQuota", 1, Some("root.a")));
+}
+
+#[test]
+fn what_is_larger_than_a_limit_is_not_told_as_if_it_only_had_to_wait() {
+    let (max, used) = (Resource::of(&[("memory", 4 << 30), ("vcore", 9000)]), Resource::new());
+    let why = Why::QueueQuota { queue: "root.a".into(), max: max.clone(), used: used.clone() };
+    let found = reason(&[("memory", 5 << 30), ("vcore", 1000)], why);
+    let told =
+        "It is larger than the max of queue root.a, and never placed as it is: 5 GiB memory wanted, 4 GiB at most.";
+    assert_eq!((found.code, &*found.text), ("queueQuota", told));
+    let limit = Arc::new(Limit { resources: Some(max.clone()), applications: 0 });
+    let refusal = Refusal {
+        who: Who::Group,
+        name: "dev".into(),
+        queue: "root.a".into(),
+        limit,
+        used: used.clone(),
+        applications: 0,
+    };
+    let found = reason(&[("vcore", 10_000)], Why::UserQuota(refusal));
+    let told = "It is larger than the limit of group dev in queue root.a, and never placed as it is: 10 cores wanted, 9 at most.";
+    assert_eq!((found.code, &*found.text), ("userQuota", told));
+    let gang = Why::GangRoom { queue: "root.a".into(), max, used, kept: Resource::new() };
+    let whole = Arc::new(Resource::of(&[("memory", 6 << 30)]));
+    let found = Reason::of(&Waiting { wanted: whole, ..waiting(&[("memory", 1 << 30)], gang) }, None);
+    assert!(
+        found.text.starts_with("The gang is larger than the max of queue root.a, and never placed as it is"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn who_waits_for_answers_is_told_so() {
+    let asked = Waiting { asked: 64, asked_all: true, ..waiting(&[], Why::Turn) };
+    let found = Reason::of(&asked, None);
+    assert!(found.code == "turn" && found.text.contains("as may be asked at a time, 64"), "{found:?}");
+    assert!(Reason::of(&Waiting { asked_all: false, ..asked }, None).text.starts_with("Nothing holds it back"));
+}
+
+#[test]
+fn nodes_tell_the_first_thing_that_helps() {
+    let text = |nodes: Nodes| {
+        let found = reason(&[("memory", 8 << 30)], Why::Nodes(Arc::new(nodes)));
+        (found.code, found.text)
+    };
+    let free = Resource::of(&[("memory", 1 << 30)]);
+    let full = Nodes { full: 3, drained: 1, most_free: free.clone(), ..Nodes::default() };
+    let told = "No node has 8 GiB memory free; the most is 1 GiB, on 4 nodes large enough, 1 of them drained.";
+    assert_eq!(text(full), ("nodes", told.to_owned()));
+    assert_eq!(text(Nodes { too_small: 3, ..Nodes::default() }).0, "tooLarge");
+    assert_eq!(text(Nodes { drained: 1, ..Nodes::default() }).1, "The 1 node large enough is drained.");
+    let refused = Nodes { refused: 2, refusal: Some("a taint".into()), ..Nodes::default() };
+    assert_eq!(text(refused), ("refused", "2 nodes with room were refused by the resource manager: a taint".into()));
+    let kept = KeptFor { node: "n-1".into(), app: "app-2".into(), key: "k-3".into() };
+    let reserved = Nodes { full: 3, reserved: 2, kept_for: Some(kept), ..Nodes::default() };
+    let told = "The only room is on 2 nodes, reserved for other asks; n-1 for ask k-3 of application app-2.";
+    assert_eq!(text(reserved), ("nodes", told.to_owned()));
+}

@@ -14,7 +14,7 @@ use super::{
     out::{self, Output},
 };
 use crate::http::api::board::{
-    advice::{AdviceView, HolderView, HoldersView, PlaceView, RemedyView, quoted},
+    advice::{AdviceView, AllocationView, HolderView, HoldersView, NAMED, PlaceView, RemedyView, quoted},
     timeline::{Timeline, TimelineRow},
     when::WhenView,
     why::{noun, shown},
@@ -166,11 +166,11 @@ async fn ask(door: &Door, application: &str, ask: Option<&String>) -> Result<(St
 }
 
 async fn answer(args: &WhyArgs) -> Result<String, Error> {
-    let (text, explained) = ask(&args.door, &args.application, args.ask.as_ref()).await?;
-    if let Some(ask) = args.ask.as_ref().filter(|_| explained.waiting.is_empty() && explained.ask.is_none()) {
-        let text = format!("application '{}' has no ask '{ask}'; without it all that wait are explained", explained.id);
+    if args.application.is_empty() {
+        let text = "the name of the application is empty (callboard apps lists them)".to_owned();
         return Err(Error { text, status: None });
     }
+    let (text, explained) = ask(&args.door, &args.application, args.ask.as_ref()).await?;
     Ok(match args.output {
         Output::Json => text,
         Output::Text => told(&explained, Timestamp::now()),
@@ -331,8 +331,11 @@ fn helps(text: &mut String, advice: &AdviceView) {
             let asks = if *placed_before == 1 { "ask" } else { "asks" };
             notes.push(format!("{placed_before} {asks} of others before it"));
         }
-        if *preempted > 0 && *after_seconds > 0.0 && remedy.kind != "wait" {
-            notes.push(format!("{} preempted after {after_seconds:.0} s", plural(*preempted as u64, "allocation")));
+        // How long it is waited for is in the sentence.
+        if *preempted > 0 && remedy.kind != "wait" {
+            let after =
+                if *after_seconds > 0.0 { format!(" after {:.0} s", after_seconds.ceil()) } else { String::new() };
+            notes.push(format!("{} preempted{after}", plural(*preempted as u64, "allocation")));
         }
         if let Some(plan) = plan.as_ref().filter(|plan| plan.applications + plan.exceeded > 0) {
             notes.push(format!("plan: {} applications, {} quotas suffer", plan.applications, plan.exceeded));
@@ -342,9 +345,27 @@ fn helps(text: &mut String, advice: &AdviceView) {
         for line in copy.iter().flat_map(|copy| copy.lines()) {
             let _ = writeln!(text, "       {line}");
         }
+        freed(text, &remedy.allocations);
     }
     if !advice.complete {
-        let _ = writeln!(text, "  (after {} trials time was over: there may be smaller ones)", advice.tried);
+        let _ =
+            writeln!(text, "  (after {} trials, not of all that there is: there may be smaller ones)", advice.tried);
+    }
+}
+
+/// Allocations that are named in a line each.
+const FREED: usize = 100;
+
+/// What has to end, where the sentence does not name all of it.
+fn freed(text: &mut String, allocations: &[AllocationView]) {
+    if allocations.len() <= NAMED {
+        return;
+    }
+    for AllocationView { application, key } in allocations.iter().take(FREED) {
+        let _ = writeln!(text, "       {key} of {application}");
+    }
+    if allocations.len() > FREED {
+        let _ = writeln!(text, "       and {} more (-o json names them)", allocations.len() - FREED);
     }
 }
 
@@ -384,6 +405,41 @@ task group g: 1 placeholder placed, 3 waiting, 0 replaced, 0 timed out
        max: 1
 ";
         assert_eq!(told(&explained, now), expected);
+    }
+
+    #[test]
+    fn what_a_remedy_does_to_others_is_told() {
+        let named = |count: usize| (0..count).map(|n| AllocationView { application: "a".into(), key: format!("k{n}") });
+        let remedy = RemedyView {
+            kind: "preemption".into(),
+            text: "Allow it.".into(),
+            who: "owner".into(),
+            preempted: 2,
+            after_seconds: 3.2,
+            ..RemedyView::default()
+        };
+        let free = |count| RemedyView {
+            kind: "free".into(),
+            text: "Free it.".into(),
+            who: "operator".into(),
+            allocations: named(count).collect(),
+            ..RemedyView::default()
+        };
+        let (at_once, waits) = (RemedyView { after_seconds: 0.0, ..remedy.clone() }, "wait".to_owned());
+        let remedies = vec![remedy.clone(), at_once, RemedyView { kind: waits, ..remedy }, free(3), free(4)];
+        let mut text = String::new();
+        helps(&mut text, &AdviceView { remedies, complete: true, ..AdviceView::default() });
+        let expected = "  What would help, the smallest change first:\n\
+            \x20 1. Allow it.  [owner; 2 allocations preempted after 4 s]\n\
+            \x20 2. Allow it.  [owner; 2 allocations preempted]\n\
+            \x20 3. Allow it.  [owner]\n\
+            \x20 4. Free it.  [operator]\n\
+            \x20 5. Free it.  [operator]\n\
+            \x20      k0 of a\n\
+            \x20      k1 of a\n\
+            \x20      k2 of a\n\
+            \x20      k3 of a\n";
+        assert_eq!(text, expected);
     }
 
     #[test]

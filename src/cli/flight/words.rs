@@ -132,7 +132,10 @@ pub fn effect(effect: &Effect) -> String {
         Effect::Event(event) => {
             let reference = if event.reference.is_empty() { String::new() } else { format!(" {}", event.reference) };
             let message = if event.message.is_empty() { String::new() } else { format!(": {}", event.message) };
-            format!("event {:?} {:?} {}{reference}{message}", event.detail, event.change, event.object)
+            // Most events have one of the two only.
+            let kinds = [format!("{:?}", event.change), format!("{:?}", event.detail)];
+            let kinds: String = kinds.into_iter().filter(|kind| kind != "None").map(|kind| kind + " ").collect();
+            format!("event {kinds}{}{reference}{message}", event.object)
         }
         Effect::Ask(question) => format!("question {}: does {} fit on {}?", question.id, question.key, question.node),
         Effect::Turn(effect) => format!("turns of constrained asks: {effect:?}"),

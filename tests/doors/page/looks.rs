@@ -50,6 +50,41 @@ async fn shows_what_waits_and_why_as_it_changes() {
     browser.close().await;
 }
 
+/// Preemption that one setting forbids.
+const FENCED: &str = "
+partitions:
+- name: default
+  queues:
+  - name: root
+    submitacl: '*'
+    queues:
+    - {name: a, properties: {preemption.policy: disabled}}
+    - {name: b, resources: {guaranteed: {memory: 4Gi}}, properties: {preemption.delay: 3s}}
+";
+
+#[tokio::test]
+async fn what_a_remedy_does_to_others_is_shown() {
+    let Some(browser) = Browser::start("what_a_remedy_does_to_others_is_shown").await else { return };
+    let mut server = Server::start();
+    server.register(FENCED).await;
+    server.nodes(vec![node("n1", [8 * GIB, 8000])]).await;
+    server.app("holds", "root.a", "ann", json!({})).await;
+    server.asks("holds", "a", 4, [2 * GIB, 100], json!({})).await;
+    let path = "/api/v1/partition/default/application";
+    server.until(&format!("{path}/holds/explain"), |answer| answer["allocations"] == 4).await;
+    server.app("claims", "root.b", "bob", json!({})).await;
+    let preempts = json!({"preemptionPolicy": {"allowPreemptOther": true}});
+    server.asks("claims", "a", 1, [2 * GIB, 100], preempts).await;
+    let answer = server.until(&format!("{path}/claims/explain"), |answer| answer["waiting"][0].is_object()).await;
+    let remedies = answer["waiting"][0]["advice"]["remedies"].as_array().cloned().unwrap_or_default();
+    assert!(remedies.iter().any(|remedy| remedy["kind"] == "preemption" && remedy["preempted"] == 1), "{answer:#}");
+    browser.open(&format!("{}/#/default/applications?open=app:claims", server.url)).await;
+    browser.shows("Set preemption.policy of queue root.a to default").await;
+    browser.shows("1 allocation preempted after ").await;
+    assert_eq!(browser.faults().await, Vec::<String>::new());
+    browser.close().await;
+}
+
 #[tokio::test]
 async fn all_views_follow_the_cluster() {
     let Some(browser) = Browser::start("all_views_follow_the_cluster").await else { return };

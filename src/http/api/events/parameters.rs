@@ -126,6 +126,10 @@ impl Wanted {
                 no("last", "last does not follow: read on with from and the next that the last line names")
             }
             Wanted { last: None, before: Some(_), .. } => no("before", "before needs last, such as last=200"),
+            Wanted { filter: Filter { since: Some(since), until: Some(until), .. }, .. } if since > until => {
+                let shown = |time: &Nanos| jiff::Timestamp::from_nanosecond(time.0.into()).unwrap_or_default();
+                no("since", &format!("since {} is later than until {}", shown(since), shown(until)))
+            }
             Wanted { follow: true, filter: Filter { until: Some(_), .. }, .. } => {
                 no("until", "follow goes on for ever: leave out until")
             }
@@ -244,6 +248,7 @@ mod tests {
             ("?last=5&count=3", "last", "give last or count"),
             ("?last=5&follow=true", "last", "last does not follow"),
             ("?before=5", "before", "before needs last"),
+            ("?since=1h&until=2h", "since", "is later than until"),
             ("?follow=true&until=5m", "until", "leave out until"),
             ("?from=1&from=5", "from", "is given twice, as '1' and '5'"),
             ("?start=5", "start", "unknown query parameter start=5; known: from, count"),

@@ -175,6 +175,8 @@ function helps(advice) {
       who[remedy.who] ?? remedy.who,
       remedy.preempted && remedy.afterSeconds && remedy.kind !== "wait" ? `${plural(remedy.preempted, "allocation")} preempted after ${number(Math.ceil(remedy.afterSeconds))} s` : "",
       remedy.placedBefore ? `${plural(remedy.placedBefore, "ask")} of others before it` : "",
+      // How long it is waited for is in the sentence.
+      remedy.preempted && remedy.kind !== "wait" ? `${plural(remedy.preempted, "allocation")} preempted${remedy.afterSeconds > 0 ? ` after ${number(Math.ceil(remedy.afterSeconds))} s` : ""}` : "",
       remedy.plan && remedy.plan.applications + remedy.plan.exceeded ? `plan: ${number(remedy.plan.applications)} applications, ${number(remedy.plan.exceeded)} quotas suffer` : "",
     ].filter(Boolean).join(" · ")),
     remedy.copy && el("pre", { class: "copy" }, remedy.copy));

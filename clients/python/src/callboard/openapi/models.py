@@ -5,6 +5,12 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
+
+class AllocationName(TypedDict):
+    allocationKey: str
+    applicationID: str
+
+
 Amounts: TypeAlias = dict[str, int]
 
 
@@ -386,6 +392,7 @@ class ReasonOfOverview(TypedDict):
 
 class Remedy(TypedDict):
     afterSeconds: float
+    allocations: NotRequired[list[AllocationName]]
     copy: NotRequired[str | None]
     kind: str
     nodes: NotRequired[list[str]]
@@ -1177,6 +1184,7 @@ class WhatIf(TypedDict):
     recorded: NotRequired[WhatIfRecorded | None]
     refused: NotRequired[list[WhatIfRefused]]
     seenSeconds: float
+    warnings: NotRequired[list[ConfigurationWarning]]
     whole: WithoutAndWithWhatIfWhole
 
 

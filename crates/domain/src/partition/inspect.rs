@@ -13,7 +13,7 @@ use crate::{
     app::{AskGroup, GroupKey},
     effect::{Callback, ContainerState},
     resources::{Resource, min_limit},
-    types::{AllocIx, AppIx, AppState, Nanos, QueueIx},
+    types::{AllocIx, AppIx, Nanos, QueueIx},
 };
 
 /// Asks of one queue and size that wait only for nodes.
@@ -178,7 +178,7 @@ impl Partition {
     /// Every fitting ask uses up headroom for the later asks of its application; only reported ones do for others.
     fn inspect_app(&self, app: AppIx, headroom: Option<&Resource>, again: bool, found: &mut Vec<AllocIx>) -> Resource {
         let row = &self.apps[app];
-        if again && row.state == AppState::Accepted && (self.full_of_apps(app).is_some() || !self.user_can_run(app)) {
+        if again && self.may_not_begin(app) {
             // No node helps an application that may not begin.
             return Resource::new();
         }

@@ -173,7 +173,6 @@ function helps(advice) {
     remedy.text, " ",
     el("span", { class: "muted" }, [
       who[remedy.who] ?? remedy.who,
-      remedy.preempted && remedy.afterSeconds && remedy.kind !== "wait" ? `${plural(remedy.preempted, "allocation")} preempted after ${number(Math.ceil(remedy.afterSeconds))} s` : "",
       remedy.placedBefore ? `${plural(remedy.placedBefore, "ask")} of others before it` : "",
       // How long it is waited for is in the sentence.
       remedy.preempted && remedy.kind !== "wait" ? `${plural(remedy.preempted, "allocation")} preempted${remedy.afterSeconds > 0 ? ` after ${number(Math.ceil(remedy.afterSeconds))} s` : ""}` : "",

@@ -16,7 +16,10 @@ mod tests;
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -64,6 +67,8 @@ pub struct JournalSetup {
     pub limit: usize,
     /// Where it tells what is wrong with its files.
     pub faults: Arc<Faults>,
+    /// Where it tells that it would be missed: it has a session, readers or files, or knows of a drain or an order.
+    pub held: Arc<AtomicBool>,
 }
 
 /// See the module.
@@ -226,6 +231,7 @@ impl JournalActor {
             self.log.push(record);
         }
         self.log.all_stored();
+        self.note_held();
     }
 
     /// Publishes what the journal put out, after what belongs on disk was written, and arms the timer anew. A disk that
@@ -295,7 +301,22 @@ impl JournalActor {
         self.arm(ctx);
     }
 
+    /// To be called where something of it may have changed.
+    fn note_held(&self) {
+        let on_disk = match &self.storage {
+            Storage::Memory => false,
+            Storage::Disk(kept) => kept.exists,
+            Storage::Broken(_) => true,
+        };
+        let orders = self.orders.change > 0 || self.orders.broken.is_some();
+        // Hosts come last: they are looked for one by one.
+        let held = self.session.is_some() || !self.streams.is_empty() || on_disk || orders;
+        let held = held || !self.journal.held_hosts().is_empty();
+        self.setup.held.store(held, Ordering::Release);
+    }
+
     fn arm(&mut self, ctx: &mut Context<Self>) {
+        self.note_held();
         if let Some(timer) = self.timer.take() {
             ctx.cancel_future(timer);
         }
@@ -517,6 +538,7 @@ impl Handler<Moved> for JournalActor {
             stream.end(Ended::Moved(closing.clone()));
         }
         self.moved = Some(closing);
+        self.note_held();
     }
 }
 
@@ -594,6 +616,7 @@ impl Handler<Attach> for JournalActor {
             }
             receiver
         });
+        self.note_held();
         let history = if msg.historical { self.log.history(&self.r) } else { Vec::new() };
         MessageResult(Attached { stream, history, live, ended })
     }
@@ -603,7 +626,9 @@ impl Handler<Cancel> for JournalActor {
     type Result = bool;
 
     fn handle(&mut self, msg: Cancel, _ctx: &mut Self::Context) -> bool {
-        self.streams.remove(&msg.0).is_some()
+        let there = self.streams.remove(&msg.0).is_some();
+        self.note_held();
+        there
     }
 }
 

@@ -431,6 +431,9 @@ impl Topology {
         let mut registry = lock(&self.registry);
         // Before another actor can be made for it.
         let removal = registry.forgets(rm, addr).then(|| self.removes(rm))?;
+        if let Some(journals) = &self.journals {
+            journals.forget(rm);
+        }
         drop(registry);
         lock(&self.kept).forget(rm);
         Some(removal)

@@ -192,7 +192,7 @@ impl Metrics {
                     seen.see(state, kind.clone());
                 }
             }
-            resources.with_label_values(&[path, "apps", "maxRunningApps"]).set(queue.max_running as i64);
+            resources.with_label_values(&[path, "apps", "maxRunningApps"]).add(queue.max_running as i64);
             for state in &seen.applications {
                 apps.with_label_values(&[path, state]);
             }

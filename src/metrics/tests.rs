@@ -91,6 +91,20 @@ fn queues() {
     }
 }
 
+// What two partitions have under one path is shown together.
+#[test]
+fn a_path_of_two_partitions() {
+    let metrics = Metrics::new().unwrap();
+    let mut leaf = queue("root.a");
+    leaf.applications = [("running", 2)].into();
+    leaf.resources = [("max", vec![("memory".into(), 5)])].into();
+    leaf.max_running = 3;
+    let shown = text(&metrics, &Gauges { queues: vec![leaf.clone(), leaf], ..Gauges::default() });
+    has(&shown, "yunikorn_queue_app{queue=\"root.a\",state=\"running\"} 4");
+    has(&shown, "yunikorn_queue_resource{queue=\"root.a\",resource=\"memory\",state=\"max\"} 10");
+    has(&shown, "yunikorn_queue_resource{queue=\"root.a\",resource=\"apps\",state=\"maxRunningApps\"} 6");
+}
+
 // A queue that is gone leaves nothing behind, however many come and go; what two partitions have goes with the last.
 #[test]
 fn series_of_removed_queues_go() {

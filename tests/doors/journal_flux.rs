@@ -41,7 +41,14 @@ impl Rig {
     /// A journal, in a directory where one is given, whose session has begun.
     async fn start(dir: Option<&Path>) -> Rig {
         let (dir, settings, limit) = (dir.map(Path::to_owned), Settings::default(), DEFAULT_LIMIT);
-        let setup = JournalSetup { partition: "[rm]default".into(), dir, settings, limit, faults: Arc::default() };
+        let setup = JournalSetup {
+            partition: "[rm]default".into(),
+            dir,
+            settings,
+            limit,
+            faults: Arc::default(),
+            held: Arc::default(),
+        };
         let journal = JournalActor::start_on(&Arbiter::current(), setup);
         let partition = Partition.start().recipient();
         journal.send(Begin { epoch: 1, partition }).await.unwrap();

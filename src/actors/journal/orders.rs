@@ -69,6 +69,7 @@ impl Handler<KeepOrders> for JournalActor {
         let kept = written.into_actor(self).map(move |written, actor, _| {
             // Also where it failed: the next one is newer than what may be there.
             actor.orders.change = change + 1;
+            actor.note_held();
             match written {
                 Ok(()) => {
                     actor.orders.orders = after;

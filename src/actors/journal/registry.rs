@@ -3,7 +3,10 @@
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use actix::prelude::*;
@@ -35,6 +38,7 @@ pub struct Journals {
 struct Started {
     addr: Addr<JournalActor>,
     faults: Arc<Faults>,
+    held: Arc<AtomicBool>,
 }
 
 impl Journals {
@@ -68,16 +72,17 @@ impl Journals {
             return known.addr.clone();
         }
         let partition: Arc<str> = partition.into();
-        let faults = Arc::<Faults>::default();
+        let (faults, held) = (Arc::<Faults>::default(), Arc::new(AtomicBool::new(true)));
         let setup = JournalSetup {
             partition: partition.clone(),
             dir: self.base.as_ref().map(|base| disk::directory(base, &partition)),
             settings: self.settings,
             limit: DEFAULT_LIMIT,
             faults: faults.clone(),
+            held: held.clone(),
         };
         let addr = JournalActor::start_on(&self.arbiter, setup);
-        started.insert(partition, Started { addr: addr.clone(), faults });
+        started.insert(partition, Started { addr: addr.clone(), faults, held });
         addr
     }
 
@@ -86,6 +91,11 @@ impl Journals {
         for (_, journal) in self.started().iter().filter(|(partition, _)| is_of(rm, partition)) {
             journal.addr.do_send(Moved(closing.clone()));
         }
+    }
+
+    /// This resource manager is known no more: journals of which nobody would miss anything end with their last message.
+    pub fn forget(&self, rm: &str) {
+        self.started().retain(|partition, journal| !is_of(rm, partition) || journal.held.load(Ordering::Acquire));
     }
 
     /// What is wrong with the files of each journal, by the internal names of the partitions.

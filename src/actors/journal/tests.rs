@@ -62,6 +62,7 @@ impl Rig {
             settings: Settings::default(),
             limit,
             faults: faults.clone(),
+            held: Arc::default(),
         };
         let journal = JournalActor::start_on(&Arbiter::current(), setup);
         let partition = Partition::default();
@@ -579,6 +580,43 @@ async fn journals_are_started_once_and_those_on_disk_at_the_start() {
     assert_eq!(&*name, "[rm]default");
     assert!(faults.all().iter().any(|fault| fault.contains("resource.eventlog: missing")), "{:?}", faults.all());
     assert!(journals.faults_of("[rm]default").is_some() && journals.faults_of("[rm]other").is_none());
+}
+
+#[actix::test]
+async fn of_a_forgotten_resource_manager_only_what_operators_told_is_kept() {
+    tokio::time::pause();
+    let journals = Journals::new(Arbiter::current(), None, Settings::default());
+    let partition = Partition::default().start();
+    let session = async |journal: &Addr<JournalActor>| {
+        journal.send(Begin { epoch: 1, partition: partition.clone().recipient() }).await.unwrap();
+        let nodes = Fact::Node(NodeEffect::Registered {
+            node: "n1".into(),
+            host: "n1".into(),
+            capacity: Arc::new(Resource::of(&[("vcore", 1)])),
+            schedulable: true,
+        });
+        journal.send(Post { epoch: 1, facts: vec![nodes] }).await.unwrap();
+        pass(1_000).await;
+    };
+    let there = |partition: &str| journals.faults_of(partition).is_some();
+    let (blank, drained) = (journals.of("[rm]blank"), journals.of("[rm]drained"));
+    for journal in [&blank, &drained, &journals.of("[other]blank")] {
+        session(journal).await;
+    }
+    let request = DrainRequest { targets: "n1".to_owned(), ..DrainRequest::default() };
+    drained.send(Drain(request)).await.unwrap().unwrap();
+    journals.forget("rm");
+    assert!(there("[rm]blank"), "its session goes on");
+    let reader = blank.send(Attach { historical: false, follow: true }).await.unwrap().stream;
+    for journal in [&blank, &drained, &journals.of("[other]blank")] {
+        journal.send(End { epoch: 1 }).await.unwrap();
+    }
+    journals.forget("rm");
+    assert!(there("[rm]blank"), "somebody reads it");
+    blank.send(Cancel(reader)).await.unwrap();
+    journals.forget("rm");
+    assert!(!there("[rm]blank") && there("[rm]drained") && there("[other]blank"));
+    assert!(journals.of("[rm]drained") == drained);
 }
 
 #[actix::test]

@@ -226,6 +226,7 @@ mod tests {
             settings: Settings::default(),
             limit: DEFAULT_LIMIT,
             faults: Arc::default(),
+            held: Arc::default(),
         };
         let journal = JournalActor::start_on(&busy.handle(), setup);
         let (go, gate) = mpsc::channel::<()>();

@@ -262,6 +262,7 @@ fn of_partition(partition: &Partition, found: &mut BTreeSet<String>) {
         of_tags(&row.spec.tags, found);
     }
     found.extend(partition.ugm.charges().map(|(_, name, ..)| name.to_string()));
+    found.extend(partition.queue_orders().map(|(_, order)| order.by.to_string()));
 }
 
 fn of_configuration(conf: &PartitionConf, found: &mut BTreeSet<String>) {
@@ -307,6 +308,9 @@ fn of_command(command: &Command, found: &mut BTreeSet<String>) {
             found.extend(releases.iter().map(|item| item.app.to_string()));
         }
         Command::Configure(conf) => of_configuration(conf, found),
+        Command::OrderQueues(orders) => {
+            found.extend(orders.iter().filter_map(|(_, order)| Some(order.as_ref()?.by.to_string())));
+        }
         _ => {}
     }
 }

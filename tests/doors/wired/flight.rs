@@ -322,7 +322,9 @@ async fn planted_damage_and_a_planted_difference_are_found() {
 /// No name is in a flight, which is one like any other.
 fn names_nobody(file: &Path) {
     let bytes = String::from_utf8_lossy(&std::fs::read(file).expect("readable")).into_owned();
-    for name in ["merlin", "morgana", "wizards", "spell-", "secret-project", "gandalf", "balrogs", "hunter2"] {
+    for name in
+        ["merlin", "morgana", "wizards", "spell-", "secret-project", "gandalf", "balrogs", "hunter2", "an operator"]
+    {
         assert!(!bytes.contains(name), "{name} is in it");
     }
     let (content, checked) = flight(&["check", text(file)]);
@@ -338,6 +340,10 @@ async fn a_redacted_flight_names_nobody_and_is_a_flight_like_any_other() {
     for (order, body) in [("drain", drain), ("undrain", json!({"targets": "n1"}))] {
         let path = format!("/api/v1/partition/default/resource/{order}");
         assert_eq!(server.send("POST", &path, &body).await.0, 200);
+    }
+    for order in ["stop", "resume"] {
+        let path = format!("/api/v1/partition/default/queue/root.a/{order}");
+        assert_eq!(server.send("POST", &path, &json!({"reason": "moved"})).await.0, 200);
     }
     let file = dir.path().join("day.flight");
     let (content, exported) = flight(&["export", "--data", text(dir.path()), "--redact", "-o", text(&file)]);

@@ -580,6 +580,56 @@ fn users_that_wait_for_limits_of_their_own_cost_each_other_nothing() {
 }
 
 #[test]
+fn users_that_wait_for_the_limit_of_their_group_cost_each_other_nothing() {
+    // R5.23, UGM-030: each has one application, and the next in line gets what is released, also where a limit of its own held it back
+    // as well.
+    for (what, limits) in [
+        ("resources", "{groups: [staff], maxresources: {memory: 10}}"),
+        ("to run", "{groups: [staff], maxapplications: 10}"),
+        ("of any group", "{groups: [other], maxresources: {memory: 1}}, {groups: ['*'], maxresources: {memory: 10}}"),
+        ("and of its user", "{groups: [staff], maxresources: {memory: 10}}, {users: ['*'], maxapplications: 1}"),
+        (
+            "named",
+            "{groups: [staff], maxresources: {memory: 10}}, {users: [u00003, u00070], maxresources: {memory: 1}}",
+        ),
+    ] {
+        let limits = limits.replace("{groups", "{limit: l, groups").replace("{users", "{limit: l, users");
+        let yaml = QUEUES.replace("- name: a\n", &format!("- name: a\n            limits: [{limits}]\n"));
+        constant(&format!("users of a group at its limit: {what}"), |n| {
+            let mut world = World::new(&yaml);
+            world.node("n1", 1_000_000);
+            let name = |i: usize| format!("app-{i:05}");
+            for i in 0..n + 100 {
+                world.app(&name(i), &format!("u{i:05}"), None);
+                world.ask(Ask::new(&name(i), &format!("k{i:05}"), 1));
+            }
+            world.run();
+            // Those that a limit names are not held to that of their group (SEEDS S29).
+            let running = |world: &World, upto: usize| {
+                let held = |i: &usize| {
+                    let app = world.p.app_by_id.get(&*name(*i)).map(|app| &world.p.apps[*app]);
+                    app.is_some_and(|app| !app.allocated.is_zero())
+                };
+                (0..upto).filter(held).count()
+            };
+            let ahead = u64::from(what == "named");
+            assert_eq!((running(&world, 10), world.p.allocations), (10, 10 + ahead), "{what}");
+            world.release("app-00000", "k00000", Termination::StoppedByRm);
+            world.run();
+            let freed = looked(|| {
+                for i in 1..=60 {
+                    world.release(&name(i), &format!("k{i:05}"), Termination::StoppedByRm);
+                    world.run();
+                }
+            });
+            assert_eq!((world.p.allocations, running(&world, 71)), (10, 10), "{what}");
+            assert!(world.p.audit().is_empty(), "{:?}", world.p.audit());
+            vec![("a release", freed * n as u64 / 60)]
+        });
+    }
+}
+
+#[test]
 fn asks_that_wait_for_nodes_cost_nobody_anything() {
     // R5.24, R5.27: no node has room for them, though the cluster has. What is released makes room for one of them, and costs as much
     // with ten times as many that wait: in as many applications, of one size or of 40.

@@ -2,6 +2,8 @@
 //! for, and not tried again before the limit leaves room for the least that one of them wants, or a node has room for a shape. Limits
 //! of a user are looked at again when that user is charged less. So a release costs as many looks as there are limits that may have
 //! more room, and shapes that hold somebody back, however many wait behind each of them, in this queue and in those of others.
+//! Many users may wait for the limit of one group: they stand behind a *gate*, which is opened when the group is charged less, and of
+//! them only the first is looked at, as long as the limit leaves it no room.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -9,8 +11,9 @@ use super::Partition;
 use crate::coded::{Coded, Error, Reader, Writer, list};
 use crate::{
     app::{App, AppKey, Hold},
-    resources::Resource,
+    resources::{Resource, ResourceType},
     types::{AppIx, AppState, Nanos, QueueIx, ShapeIx},
+    ugm::Who,
 };
 
 /// Shapes of one application that are looked at each time; with more it is tried instead.
@@ -37,18 +40,41 @@ struct Owner {
     group: Option<Arc<str>>,
 }
 
+/// The limit of a group that holds back bars of many users alike.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Gate {
+    group: Arc<str>,
+    /// The queue of the limit.
+    path: Arc<str>,
+    /// They are charged already.
+    charged: bool,
+    /// The least that is wanted behind it; `None`: to count as a running application.
+    wants: Option<Vec<(ResourceType, i128)>>,
+}
+
 /// The parked applications of a leaf.
 #[derive(Clone, Debug, Default)]
 pub struct Parked {
     bars: imbl::OrdMap<Arc<Bar>, Row>,
-    /// Of these, in this epoch, the ones that may have room, by the first that waited there when that was last looked at.
-    open: imbl::OrdMap<AppKey, Arc<Bar>>,
+    /// Bars behind gates, each by the first that waits there.
+    gates: imbl::OrdMap<Gate, imbl::OrdMap<AppKey, Arc<Bar>>>,
+    /// What may have room in this epoch, by the first that waited there when that was last looked at.
+    open: imbl::OrdMap<AppKey, Open>,
     epoch: u64,
     /// When the bars were last looked at, as [`Freed`](crate::ugm::Freed) counts; those of a user that are not open have no room as
-    /// long as the user's limits have no more. `None`: all are to be looked at.
+    /// long as the user's limits have no more, and those behind a gate as long as its group's have no more. `None`: all are to be
+    /// looked at.
     looked: Option<u64>,
     /// Bars that may have room all the same: one that waits wants less than the one that was tried.
     again: imbl::OrdSet<Arc<Bar>>,
+}
+
+/// A bar that may have room.
+#[derive(Clone, Debug)]
+struct Open {
+    bar: Arc<Bar>,
+    /// It is the first behind this gate, which is open.
+    gate: Option<Gate>,
 }
 
 /// Those that wait for the same.
@@ -58,6 +84,8 @@ struct Row {
     apps: imbl::OrdMap<AppKey, AppIx>,
     /// None of them wants less, of any type.
     least: Resource,
+    /// The gate that it is behind, and the key by which it is there.
+    gate: Option<(Gate, AppKey)>,
 }
 
 impl Parked {
@@ -73,6 +101,42 @@ impl Parked {
             };
             self.bars.range(first..).take_while(move |(bar, _)| same(bar))
         })
+    }
+
+    /// The gates of a group.
+    fn gates_of(&self, group: &Arc<str>) -> impl Iterator<Item = &Gate> {
+        let first = Gate { group: group.clone(), path: "".into(), charged: false, wants: None };
+        self.gates.range(first..).map(|(gate, _)| gate).take_while(move |gate| gate.group == *group)
+    }
+
+    /// A bar is behind this gate, or behind none, by its first.
+    fn put_behind(&mut self, bar: &Arc<Bar>, gate: Option<Gate>) {
+        let Some(row) = self.bars.get_mut(bar) else { return };
+        let new = gate.zip(row.apps.get_min().map(|(first, _)| first.clone()));
+        if row.gate == new {
+            return;
+        }
+        let old = std::mem::replace(&mut row.gate, new.clone());
+        self.leave(old);
+        if let Some((gate, first)) = new {
+            self.gates.entry(gate).or_default().insert(first, bar.clone());
+        }
+    }
+
+    fn leave(&mut self, gate: Option<(Gate, AppKey)>) {
+        let Some((gate, key)) = gate else { return };
+        if let Some(behind) = self.gates.get_mut(&gate) {
+            behind.remove(&key);
+            if behind.is_empty() {
+                self.gates.remove(&gate);
+            }
+        }
+    }
+
+    /// The first behind a gate that is open.
+    fn first_behind(&self, gate: Gate) -> Option<(AppKey, Open)> {
+        let (first, bar) = self.gates.get(&gate)?.get_min()?;
+        Some((first.clone(), Open { bar: bar.clone(), gate: Some(gate) }))
     }
 
     /// All of them.
@@ -105,13 +169,15 @@ impl Partition {
         let beside = bars.entry(bar).or_default();
         beside.least = if beside.apps.is_empty() { wants } else { least(&beside.least, &wants) };
         beside.apps.insert(key, app);
-        let parked = &self.queues[queue].parked;
-        if let Some(bar) = &self.apps[app].parked
-            && bar.owner.is_some()
-            && parked.bars.get(bar).is_some_and(|row| self.may_pass(bar, row))
-        {
-            let bar = bar.clone();
-            self.queues[queue].parked.again.insert(bar);
+        let Some(bar) = self.apps[app].parked.clone().filter(|bar| bar.owner.is_some()) else { return true };
+        let Some(row) = self.queues[queue].parked.bars.get(&bar) else { return true };
+        if self.may_pass(&bar, row) {
+            let parked = &mut self.queues[queue].parked;
+            parked.put_behind(&bar, None);
+            parked.again.insert(bar);
+        } else {
+            let gate = self.gate_of(&bar, row);
+            self.queues[queue].parked.put_behind(&bar, gate);
         }
         true
     }
@@ -120,12 +186,14 @@ impl Partition {
     pub(super) fn unpark(&mut self, app: AppIx, key: Option<&AppKey>) {
         let row = &mut self.apps[app];
         let (queue, Some(bar)) = (row.queue, row.parked.take()) else { return };
-        let bars = &mut self.queues[queue].parked.bars;
-        if let Some(beside) = bars.get_mut(&bar) {
-            key.map(|key| beside.apps.remove(key));
-            if beside.apps.is_empty() {
-                bars.remove(&bar);
-            }
+        let parked = &mut self.queues[queue].parked;
+        let Some(beside) = parked.bars.get_mut(&bar) else { return };
+        key.map(|key| beside.apps.remove(key));
+        if beside.apps.is_empty() {
+            let gone = parked.bars.remove(&bar);
+            parked.leave(gone.and_then(|row| row.gate));
+        } else if let Some((gate, _)) = beside.gate.clone() {
+            parked.put_behind(&bar, Some(gate));
         }
     }
 
@@ -146,54 +214,82 @@ impl Partition {
         if self.queues[queue].parked.bars.is_empty() {
             return None;
         }
-        if self.queues[queue].parked.epoch != self.epoch {
+        if self.queues[queue].parked.epoch != self.epoch || self.queues[queue].parked.looked.is_none() {
             self.open_bars(queue);
         }
         // There is less room than when they were opened, and others may be the first.
-        while let Some((key, bar)) = self.queues[queue].parked.open.get_min().cloned() {
+        while let Some((key, Open { bar, gate })) = self.queues[queue].parked.open.get_min().cloned() {
             let parked = &self.queues[queue].parked;
-            let row = parked.bars.get(&bar).filter(|row| self.may_pass(&bar, row));
+            let row = parked.bars.get(&bar);
             let first = row.and_then(|row| row.apps.get_min()).map(|(first, app)| (first.clone(), *app));
-            if let Some((first, app)) = &first
+            let stands = match &gate {
+                Some(gate) => row.is_some_and(|row| row.gate.as_ref().is_some_and(|(of, at)| of == gate && *at == key)),
+                None => first.as_ref().is_some_and(|(first, _)| *first == key),
+            };
+            let passes = row.is_some_and(|row| self.may_pass(&bar, row));
+            if let (Some((first, app)), true, true) = (&first, stands, passes)
                 && *first == key
             {
                 return Some((key, *app));
             }
-            let open = &mut self.queues[queue].parked.open;
-            open.remove(&key);
-            if let Some((first, _)) = first {
-                open.insert(first, bar);
+            let behind = row.filter(|_| !passes).map(|row| self.gate_of(&bar, row));
+            let parked = &mut self.queues[queue].parked;
+            parked.open.remove(&key);
+            if let Some(behind) = behind {
+                // Where this gate holds it back, it holds back all that are behind it.
+                let shut = gate.is_some() && behind == gate;
+                parked.put_behind(&bar, behind);
+                if shut {
+                    continue;
+                }
             }
+            let next = match (gate, first) {
+                (Some(gate), _) => parked.first_behind(gate),
+                (None, Some((first, _))) if passes => Some((first, Open { bar, gate: None })),
+                (None, _) => None,
+            };
+            parked.open.extend(next.filter(|(next, _)| *next != key));
         }
         None
     }
 
-    /// Finds the bars that may have room in this epoch.
+    /// Finds what may have room in this epoch.
     fn open_bars(&mut self, queue: QueueIx) {
         let parked = &self.queues[queue].parked;
-        let mut open = imbl::OrdMap::new();
+        let (mut open, mut gates, mut behind) = (imbl::OrdMap::new(), BTreeSet::new(), Vec::new());
         let mut look = |bar: &Arc<Bar>, row: &Row| {
-            if let Some((first, _)) = row.apps.get_min()
-                && self.may_pass(bar, row)
-            {
-                open.insert(first.clone(), bar.clone());
+            let Some((first, _)) = row.apps.get_min() else { return };
+            match (self.may_pass(bar, row), &row.gate) {
+                (true, Some((gate, _))) => drop(gates.insert(gate.clone())),
+                (true, None) => drop(open.insert(first.clone(), Open { bar: bar.clone(), gate: None })),
+                (false, _) if bar.owner.is_some() => behind.push((bar.clone(), self.gate_of(bar, row))),
+                (false, _) => {}
             }
         };
+        let mut freed = Vec::new();
         match parked.looked.and_then(|then| self.ugm.freed().since(then)) {
             None => parked.bars.iter().for_each(|(bar, row)| look(bar, row)),
-            Some(users) => {
-                let users: BTreeSet<&Arc<str>> = users.collect();
-                let of_users = users.into_iter().flat_map(|user| parked.of(Some(user)));
-                let before = parked.open.values().chain(&parked.again);
-                let before = before.filter_map(|bar| parked.bars.get_key_value(bar));
+            Some(names) => {
+                let names: BTreeSet<&(Who, Arc<str>)> = names.collect();
+                let of = |wanted: Who| {
+                    names.iter().filter(move |(who, _)| *who == wanted).map(|(_, name)| name).collect::<Vec<_>>()
+                };
+                let of_users = of(Who::User).into_iter().flat_map(|user| parked.of(Some(user)));
+                let before = parked.open.values().filter(|open| open.gate.is_none()).map(|open| &open.bar);
+                let before = before.chain(&parked.again).filter_map(|bar| parked.bars.get_key_value(bar));
                 parked.of(None).chain(of_users).chain(before).for_each(|(bar, row)| look(bar, row));
+                freed.extend(of(Who::Group).into_iter().flat_map(|group| parked.gates_of(group)).cloned());
+                freed.extend(parked.open.values().filter_map(|open| open.gate.clone()));
             }
         }
+        gates.extend(freed);
         // What is not tried now is when a limit leaves room. Those that wait for nodes stand between those that wait for limits.
         let limits = [parked.bars.get_min(), parked.bars.get_max()].into_iter().flatten();
         self.limited |= limits.into_iter().any(|(bar, _)| bar.shapes.is_empty());
         let (epoch, looked) = (self.epoch, Some(self.ugm.freed().now()));
         let parked = &mut self.queues[queue].parked;
+        behind.into_iter().for_each(|(bar, gate)| parked.put_behind(&bar, gate));
+        open.extend(gates.into_iter().filter_map(|gate| parked.first_behind(gate)));
         (parked.open, parked.epoch, parked.looked) = (open, epoch, looked);
         parked.again.clear();
     }
@@ -201,11 +297,25 @@ impl Partition {
     /// Bars of a leaf that were looked at and have room, though they are not open: they would wait for nothing.
     pub(super) fn missed_bars(&self, queue: QueueIx) -> usize {
         let parked = &self.queues[queue].parked;
-        if parked.epoch != self.epoch {
+        if parked.epoch != self.epoch || parked.looked.is_none() {
             return 0;
         }
-        let is_open = |bar: &Arc<Bar>| parked.again.contains(bar) || parked.open.values().any(|open| open == bar);
-        parked.bars.iter().filter(|(bar, row)| self.may_pass(bar, row) && !is_open(bar)).count()
+        let is_open = |bar: &Arc<Bar>, row: &Row| {
+            let behind = row.gate.as_ref().map(|(gate, _)| gate);
+            let opened = |open: &Open| open.bar == *bar || behind.is_some() && open.gate.as_ref() == behind;
+            parked.again.contains(bar) || parked.open.values().any(opened)
+        };
+        parked.bars.iter().filter(|(bar, row)| self.may_pass(bar, row) && !is_open(bar, row)).count()
+    }
+
+    /// The gate behind which a bar that does not pass is: the limit of a group holds it back, and none of its user.
+    fn gate_of(&self, bar: &Bar, row: &Row) -> Option<Gate> {
+        let (owner, (_, app)) = (bar.owner.as_ref()?, row.apps.get_min()?);
+        let track = self.apps[*app].track?;
+        let held = if bar.to_run { self.ugm.held(track) } else { self.ugm.exceeded(track, &row.least) };
+        let limit = held.filter(|limit| limit.who == Who::Group)?;
+        let wants = (!bar.to_run).then(|| row.least.iter().map(|(kind, amount)| (kind.clone(), amount)).collect());
+        Some(Gate { group: limit.name, path: limit.queue, charged: owner.charged, wants })
     }
 
     /// The limit does not hold back one that wants so little, or a node may have room.
@@ -286,25 +396,36 @@ impl Partition {
 
 list!(Owner { user, groups, charged, group });
 list!(Bar { to_run, owner, shapes });
-list!(Row { apps, least });
 
-/// Of the open bars only which they are, and only where somebody waits: that the first at each was another before is no matter.
+/// Where it stands behind a gate is found anew.
+impl Coded for Row {
+    fn write(&self, to: &mut Writer) {
+        let Row { apps, least, gate: _ } = self;
+        to.array(2);
+        apps.write(to);
+        least.write(to);
+    }
+
+    fn read(from: &mut Reader) -> Result<Self, Error> {
+        let (apps, least) = Coded::read(from)?;
+        Ok(Row { apps, least, gate: None })
+    }
+}
+
+/// What is open follows from what there is room for, and is looked for anew.
 impl Coded for Parked {
     fn write(&self, to: &mut Writer) {
-        let Parked { bars, open, epoch, looked: _, again: _ } = self;
+        let Parked { bars, gates: _, open: _, epoch, looked: _, again: _ } = self;
         to.array(3);
         bars.write(to);
-        let mut open: Vec<Arc<Bar>> = open.values().filter(|bar| bars.contains_key(*bar)).cloned().collect();
-        open.sort();
-        open.write(to);
+        Vec::<Arc<Bar>>::new().write(to);
         epoch.write(to);
     }
 
     fn read(from: &mut Reader) -> Result<Self, Error> {
+        // Up to version 12 the open ones were told.
         type Saved = (imbl::OrdMap<Arc<Bar>, Row>, Vec<Arc<Bar>>, u64);
-        let (bars, open, epoch): Saved = Coded::read(from)?;
-        let first = |bar: &Arc<Bar>| bars.get(bar).and_then(|row| row.apps.get_min()).map(|(first, _)| first.clone());
-        let open = open.into_iter().filter_map(|bar| Some((first(&bar)?, bar))).collect();
-        Ok(Parked { bars, open, epoch, looked: None, again: imbl::OrdSet::new() })
+        let (bars, _, epoch): Saved = Coded::read(from)?;
+        Ok(Parked { bars, epoch, ..Parked::default() })
     }
 }

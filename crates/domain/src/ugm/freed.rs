@@ -2,14 +2,16 @@
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
-/// Users that are remembered; who looked before them looks at all.
-const KEPT: usize = 256;
+use super::Who;
+
+/// Users and groups that are remembered; who looked before them looks at all.
+const KEPT: usize = 512;
 
 /// See the module. Not kept over a restart: then everything is looked at.
 #[derive(Clone, Default)]
 pub struct Freed {
-    /// Users whose own limits alone have more room, in the order in which that came about.
-    users: VecDeque<Arc<str>>,
+    /// Users and groups whose limits have more room, in the order in which that came about.
+    names: VecDeque<(Who, Arc<str>)>,
     /// Number of the next one.
     next: u64,
 }
@@ -22,18 +24,18 @@ impl fmt::Debug for Freed {
 }
 
 impl Freed {
-    /// The limits of this user have more room; those of no group.
-    pub(super) fn user(&mut self, user: &Arc<str>) {
-        self.users.push_back(user.clone());
-        if self.users.len() > KEPT {
-            self.users.pop_front();
+    /// The limits of this user or group have more room.
+    pub(super) fn note(&mut self, who: Who, name: &Arc<str>) {
+        self.names.push_back((who, name.clone()));
+        if self.names.len() > KEPT {
+            self.names.pop_front();
         }
         self.next += 1;
     }
 
     /// Anybody's may have.
     pub(super) fn anybody(&mut self) {
-        self.users.clear();
+        self.names.clear();
         self.next += 1;
     }
 
@@ -42,10 +44,10 @@ impl Freed {
         self.next
     }
 
-    /// Users whose limits have more room since then; `None`: anybody's may have.
-    pub fn since(&self, then: u64) -> Option<impl Iterator<Item = &Arc<str>>> {
-        let new = usize::try_from(self.next - then).ok().filter(|new| *new <= self.users.len())?;
-        Some(self.users.range(self.users.len() - new..))
+    /// Users and groups whose limits have more room since then; `None`: anybody's may have.
+    pub fn since(&self, then: u64) -> Option<impl Iterator<Item = &(Who, Arc<str>)>> {
+        let new = usize::try_from(self.next - then).ok().filter(|new| *new <= self.names.len())?;
+        Some(self.names.range(self.names.len() - new..))
     }
 }
 
@@ -54,23 +56,23 @@ mod tests {
     use super::*;
 
     fn since(freed: &Freed, then: u64) -> Option<Vec<&str>> {
-        Some(freed.since(then)?.map(|user| &**user).collect())
+        Some(freed.since(then)?.map(|(_, name)| &**name).collect())
     }
 
     #[test]
     fn who_looked_long_ago_looks_at_all() {
         let mut freed = Freed::default();
         assert_eq!(since(&freed, 0), Some(vec![]));
-        freed.user(&"a".into());
+        freed.note(Who::User, &"a".into());
         let then = freed.now();
-        freed.user(&"b".into());
-        freed.user(&"a".into());
+        freed.note(Who::Group, &"b".into());
+        freed.note(Who::User, &"a".into());
         assert_eq!((since(&freed, 0), since(&freed, then)), (Some(vec!["a", "b", "a"]), Some(vec!["b", "a"])));
         freed.anybody();
         assert_eq!((since(&freed, then), since(&freed, freed.now())), (None, Some(vec![])));
         let then = freed.now();
         for user in 0..=KEPT {
-            freed.user(&user.to_string().into());
+            freed.note(Who::User, &user.to_string().into());
         }
         assert_eq!(since(&freed, then), None, "more came than are remembered");
         assert_eq!(since(&freed, then + 1).map(|all| all.len()), Some(KEPT));

@@ -292,18 +292,17 @@ impl Ugm {
         &self.apps[track].usage
     }
 
-    /// Whose limits may have more room.
+    /// Whose limits have more room.
     pub fn freed(&self) -> &Freed {
         &self.freed
     }
 
-    /// What an application is charged shrinks, or ends. A group's limit may be one of many users, or of who has yet to be given a group.
+    /// What an application is charged shrinks, or ends: there is more room for others of its user and group.
     fn free(&mut self, track: Tracked) {
         let app = &self.apps[track];
-        if app.hold.as_ref().is_some_and(|hold| hold.group.is_some()) {
-            self.freed.anybody();
-        } else {
-            self.freed.user(&app.user);
+        self.freed.note(Who::User, &app.user);
+        if let Some(group) = app.hold.as_ref().and_then(|hold| hold.group.as_ref()) {
+            self.freed.note(Who::Group, &self.trackers[group.tracker].name);
         }
     }
 

@@ -53,10 +53,8 @@ impl Ugm {
         count(&mut promise.amount, amount, more);
         self.sum_up(track, &promise.group, amount, more);
         if !more {
-            match &promise.group {
-                Some(_) => self.freed.anybody(),
-                None => self.freed.user(&self.apps[track].user),
-            }
+            self.freed.note(Who::User, &self.apps[track].user);
+            promise.group.iter().for_each(|group| self.freed.note(Who::Group, group));
         }
         if !promise.amount.is_empty() {
             self.promised.apps.insert(track, promise);

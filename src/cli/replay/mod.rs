@@ -98,6 +98,9 @@ pub struct ReplayArgs {
     /// In process: ask about so many asks that wait when they will be placed, and tell how good the answers were
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub estimates: u32,
+    /// In process: reserve no node for asks that wait for room, to see what reservations give and cost
+    #[arg(long, conflicts_with_all = ["door", "server", "speed"])]
+    pub no_reservations: bool,
     /// Where the HTML report goes
     #[arg(long, value_name = "FILE", default_value = "callboard-report.html")]
     pub report: PathBuf,
@@ -253,7 +256,7 @@ pub async fn replay(args: &ReplayArgs, trace: &Trace) -> Result<Replayed> {
         Some(file) => fs::read_to_string(file).with_context(|| file.display().to_string())?,
         None => config::of(trace),
     };
-    let Some(door) = args.through() else { return simulate(trace, &config, args.estimates).await };
+    let Some(door) = args.through() else { return simulate(args, trace, &config).await };
     let own = match &args.server {
         Some(_) => None,
         None => Some(Server::start(&[]).await?),
@@ -279,9 +282,12 @@ pub async fn replay(args: &ReplayArgs, trace: &Trace) -> Result<Replayed> {
     Ok(played)
 }
 
-async fn simulate(trace: &Trace, config: &str, estimates: u32) -> Result<Replayed> {
+async fn simulate(args: &ReplayArgs, trace: &Trace, config: &str) -> Result<Replayed> {
     let mut simulation = Simulation::new(trace, config)?;
-    simulation.estimates = (estimates > 0).then(|| Estimates::new(trace, estimates));
+    simulation.estimates = (args.estimates > 0).then(|| Estimates::new(trace, args.estimates));
+    if args.no_reservations {
+        simulation.reserve_nothing();
+    }
     let ended = tokio::select! {
         ended = simulation.play() => Some(ended),
         () = interrupted() => None,

@@ -57,6 +57,11 @@ impl<'t> Simulation<'t> {
         Ok(Simulation { names, partition, now, effects, estimates: None, record: Record::new(trace, RM.to_owned()) })
     }
 
+    /// Nothing is reserved for asks that wait for room, as with `rm.reservations: false`.
+    pub fn reserve_nothing(&mut self) {
+        self.apply(Command::Reservations(false));
+    }
+
     /// Plays the whole trace. May be dropped at any await: what was booked so far stays.
     pub async fn play(&mut self) -> Result<()> {
         let trace = self.record.trace;

@@ -219,7 +219,11 @@ async fn reservations_of_a_replay_in_process_take_their_time_from_the_trace() {
     }
     let file = dir.path().join("trace.csv");
     std::fs::write(&file, trace).unwrap();
-    let args = args(&["--file", file.to_str().unwrap()]);
+    let file = file.to_str().unwrap();
+    let without = args(&["--file", file, "--no-reservations"]);
+    let summary = replay(&without, &load(&without).unwrap()).await.unwrap().summary;
+    assert_eq!((summary.placed, summary.withdrawn), (12, 1), "the large one gets no place: {summary}");
+    let args = args(&["--file", file]);
     let summary = replay(&args, &load(&args).unwrap()).await.unwrap().summary;
     assert_eq!((summary.placed, summary.withdrawn, summary.door), (13, 0, "none"), "{summary}");
     // The large one waited from 1 s to 13 s, four late ones from 9 s to 100 s.

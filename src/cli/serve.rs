@@ -49,7 +49,7 @@ use crate::{
     },
     config::{
         self, LoadedConfig,
-        extra::Settings,
+        extra::{SUBSYSTEMS, Settings},
         table::{self, Scope},
     },
     domain::{DOMAIN_VERSION, duration, event_settings::EventSettings, journal},
@@ -151,6 +151,11 @@ fn setting(text: &str) -> Result<(String, String), String> {
         format!("\"{key}\" is no setting of the whole server: there are {}", known.collect::<Vec<_>>().join(", "))
     })?;
     row.read(value).map_err(|want| format!("{key}: \"{value}\" is not {want}"))?;
+    // A shim may send levels of its own subsystems; whoever starts the server means one of its.
+    let subsystem = key.strip_prefix("log.").and_then(|key| key.strip_suffix(".level"));
+    if let Some(subsystem) = subsystem.filter(|name| !SUBSYSTEMS.contains(name)) {
+        return Err(format!("{key}: \"{subsystem}\" is none of the subsystems: {}", SUBSYSTEMS.join(", ")));
+    }
     Ok((key.to_owned(), value.to_owned()))
 }
 

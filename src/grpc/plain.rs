@@ -162,7 +162,7 @@ async fn read<P: Plain>(
         let span = traced.message(&topology.traces, name);
         let given = P::REQUEST.rm(&request.0).map_err(status::fault)?;
         if !given.is_empty() && given != rm {
-            return Err(Status::invalid_argument(format!("rmID \"{given}\" on a stream of resource manager \"{rm}\"")));
+            return Err(status::other_rm(&given, &rm));
         }
         let gate = handle.gate(name).map_err(status::refusal)?;
         if gate.epoch != epoch {

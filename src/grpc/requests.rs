@@ -125,10 +125,7 @@ impl Open {
         let request = Numbered::read(message).map_err(status::fault)?;
         let (rm, epoch) = (&*self.handle.id, self.gate.epoch);
         if !request.rm.is_empty() && request.rm != rm {
-            return Err(Status::invalid_argument(format!(
-                "rm_id \"{}\" on a stream of resource manager \"{rm}\"",
-                request.rm
-            )));
+            return Err(status::other_rm(&request.rm, rm));
         }
         if request.epoch != 0 && request.epoch != epoch {
             return Err(status::refusal(another_epoch(rm, request.epoch, epoch)));
@@ -171,9 +168,7 @@ impl Open {
             Holds::Request(kind) => {
                 let given = kind.rm(&bytes).map_err(status::fault)?;
                 if !given.is_empty() && given != rm {
-                    return Err(Status::invalid_argument(format!(
-                        "rmID \"{given}\" on a stream of resource manager \"{rm}\""
-                    )));
+                    return Err(status::other_rm(&given, rm));
                 }
                 let names = Names::new(rm, gate.shared.types.clone());
                 let inward = convert(kind, Wire(bytes), names, gate.shared.max_items).await?;
@@ -205,10 +200,7 @@ impl Open {
         let mut message: v1::UpdateConfigurationRequest = message;
         let rm = &*self.handle.id;
         if !message.rm_id.is_empty() && message.rm_id != rm {
-            return Err(Status::invalid_argument(format!(
-                "rmID \"{}\" on a stream of resource manager \"{rm}\"",
-                message.rm_id
-            )));
+            return Err(status::other_rm(&message.rm_id, rm));
         }
         if !gate.shared.receipts.until(sequence - 1).await {
             return Err(status::refusal(self.handle.over(gate.epoch)));

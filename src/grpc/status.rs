@@ -9,7 +9,7 @@ use crate::{
     actors::topology::{Notes, Refusals},
     messages::{
         leaders::Leader,
-        rm::{Closing, ClosingKind, Refusal, RefusalKind},
+        rm::{Closing, ClosingKind, Refusal, RefusalKind, bounded},
     },
     si::intake::Fault,
 };
@@ -28,6 +28,11 @@ pub fn refusal(refusal: Refusal) -> Status {
     with_leader(Status::new(code, refusal.detail), refusal.leader.as_deref())
 }
 
+/// A request names another resource manager than its stream is of.
+pub fn other_rm(given: &str, rm: &str) -> Status {
+    refusal(Refusal::new(RefusalKind::Invalid, format!("rmID \"{given}\" on a stream of resource manager \"{rm}\"")))
+}
+
 /// Metadata of a status: host and port of the gRPC door of the server that leads the resource manager.
 pub const LEADER: &str = "callboard-leader";
 
@@ -43,8 +48,8 @@ fn with_leader(mut status: Status, leader: Option<&Leader>) -> Status {
 /// The status of a request that is refused as a whole.
 pub fn fault(fault: Fault) -> Status {
     match fault {
-        Fault::Malformed(malformed) => Status::invalid_argument(malformed.detail),
-        Fault::Large(detail) => Status::resource_exhausted(detail),
+        Fault::Malformed(malformed) => Status::invalid_argument(bounded(malformed.detail)),
+        Fault::Large(detail) => Status::resource_exhausted(bounded(detail)),
     }
 }
 
@@ -71,7 +76,7 @@ pub fn with_ignored<T>(mut response: Response<T>, ignored: &[String]) -> Respons
 /// The status of a refused registration or configuration.
 pub fn refusals(refusals: Refusals) -> Status {
     match refusals {
-        Refusals::Config(refused) => Status::invalid_argument(refused.message),
+        Refusals::Config(refused) => Status::invalid_argument(bounded(refused.message)),
         Refusals::Other(other) => refusal(other),
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     config::Fault,
     messages::{
         leaders::Leader,
-        rm::{Refusal, RefusalKind},
+        rm::{Refusal, RefusalKind, bounded},
     },
     si::{decode::Malformed, intake},
 };
@@ -70,7 +70,7 @@ impl Problem {
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Problem {
         Problem {
             status,
-            detail: detail.into(),
+            detail: bounded(detail.into()),
             field: None,
             faults: Vec::new(),
             allow: None,

@@ -93,8 +93,21 @@ pub enum RefusalKind {
 impl Refusal {
     /// A refusal.
     pub fn new(kind: RefusalKind, detail: impl Into<String>) -> Refusal {
-        Refusal { kind, detail: detail.into(), leader: None }
+        Refusal { kind, detail: bounded(detail.into()), leader: None }
     }
+}
+
+/// Bytes of an error's text. Clients of gRPC refuse metadata of more than 8 KiB, in which each byte may take three.
+const LONGEST_DETAIL: usize = 2_000;
+
+/// An error's text, without its middle where it is too long: names in it may be as long as a request.
+pub fn bounded(detail: String) -> String {
+    if detail.len() <= LONGEST_DETAIL {
+        return detail;
+    }
+    let (head, tail) = (detail.floor_char_boundary(LONGEST_DETAIL / 2), detail.len() - LONGEST_DETAIL / 4);
+    let tail = detail.ceil_char_boundary(tail);
+    format!("{} … ({} bytes are left out) … {}", &detail[..head], tail - head, &detail[tail..])
 }
 
 /// How the shim wants to be asked for predicates.

@@ -66,13 +66,9 @@ pub struct Notes {
 impl Notes {
     /// `extra`: settings that were accepted; those that cannot be read count as their defaults.
     fn new(config: &Arc<LoadedConfig>, extra: &BTreeMap<String, String>) -> Notes {
-        let fault = |fault| Fault {
-            line: 0,
-            column: 0,
-            rule: "CFG-110",
-            message: format!("{fault}: it counts as the default (extraConfig)"),
-        };
-        Notes { config: config.clone(), unread: table::unreadable(extra).into_iter().map(fault).collect() }
+        let fault = |what| Fault { line: 0, column: 0, rule: "CFG-110", message: format!("{what} (extraConfig)") };
+        let unread = table::unreadable(extra).into_iter().map(|what| format!("{what}: it counts as the default"));
+        Notes { config: config.clone(), unread: unread.chain(table::unknown(extra)).map(fault).collect() }
     }
 
     /// One by one.
@@ -96,11 +92,26 @@ impl From<Refusal> for Refusals {
     }
 }
 
+/// Bytes of what a registration says of its build, keys and values together.
+const LONGEST_INFO: usize = 16_384;
+/// Bytes of the version and the policy group of a registration, which are kept, logged and shown.
+const LONGEST_TEXT: usize = 1_024;
+
 impl Topology {
     /// Registers a resource manager: all of it, or nothing changes (R1.11, CFG-090a).
     pub async fn register(self: &Arc<Self>, registration: Registration) -> Result<Registered, Refusals> {
         self.open()?;
         check_id(&registration.rm)?;
+        let texts = [("version", &registration.version), ("policyGroup", &registration.policy_group)];
+        for (field, text) in texts.into_iter().filter(|(_, text)| text.len() > LONGEST_TEXT) {
+            let detail = format!("{field} has {} bytes: at most {LONGEST_TEXT} are allowed", text.len());
+            return Err(Refusal::new(RefusalKind::Invalid, detail).into());
+        }
+        let about: usize = registration.build_info.iter().map(|(key, text)| key.len() + text.len()).sum();
+        if about > LONGEST_INFO {
+            let detail = format!("buildInfo has {about} bytes: at most {LONGEST_INFO} are allowed");
+            return Err(Refusal::new(RefusalKind::Invalid, detail).into());
+        }
         if let Some(why) = self.logs.get().and_then(|logs| logs.refuses(&registration.rm)) {
             return Err(Refusal::new(RefusalKind::Closing, why).into());
         }

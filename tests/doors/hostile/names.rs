@@ -97,3 +97,27 @@ async fn no_partition_is_called_as_that_of_another_resource_manager() {
         assert!(!refused.status.success() && text.contains(told), "{args:?}: {text}");
     }
 }
+
+// What is kept of a registration, logged, and shown to everybody who asks for all of them.
+#[tokio::test]
+async fn texts_of_a_registration_have_a_length_and_errors_too() {
+    let server = Server::start(&[]);
+    let long = "x".repeat(1_025);
+    let info: Map<String, Value> = (0..17).map(|n| (n.to_string(), json!("y".repeat(1_000)))).collect();
+    for (field, body) in [
+        ("version", json!({"rmID": "rm-1", "version": long})),
+        ("policyGroup", json!({"rmID": "rm-1", "policyGroup": long})),
+        ("buildInfo", json!({"rmID": "rm-1", "buildInfo": info})),
+        ("rmID", json!({"rmID": "z".repeat(1 << 20)})),
+    ] {
+        let (status, problem) = server.send("POST", "/si/v1/rm", &body).await;
+        let detail = problem["detail"].as_str().expect("a detail");
+        assert!(status == 400 && detail.starts_with(field) && detail.len() < 2_100, "{status} {detail}");
+    }
+    assert_eq!(server.get("/si/v1/rm").await.1, json!([]));
+    server.register("rm-1", &[]).await;
+    let other = json!({"rmID": "z".repeat(1 << 20), "nodes": []});
+    let (status, problem) = server.send("POST", "/si/v1/rm/rm-1/nodes", &other).await;
+    let detail = problem["detail"].as_str().expect("a detail");
+    assert!(status == 400 && detail.contains("bytes are left out") && detail.ends_with("\"rm-1\""), "{detail}");
+}

@@ -230,7 +230,7 @@ async fn bad_requests_are_told_with_a_status_and_use_up_no_number() {
     check(then(numbered(0, node("n1"))).await, Code::InvalidArgument, "needs a sequence number");
     check(then(Request { epoch: 2, ..numbered(1, node("n1")) }).await, Code::Aborted, "epoch 2 is not that");
     let renamed = Request { rm_id: "rm-2".into(), ..numbered(1, node("n1")) };
-    check(then(renamed).await, Code::InvalidArgument, "rm_id \"rm-2\" on a stream");
+    check(then(renamed).await, Code::InvalidArgument, "rmID \"rm-2\" on a stream");
     let inner = Kind::Node(v1::NodeRequest { rm_id: "rm-2".into(), ..Default::default() });
     check(then(numbered(1, inner)).await, Code::InvalidArgument, "request 1: rmID \"rm-2\" on a stream");
     let nodes = ["a", "b", "c"].map(|id| match node(id) {

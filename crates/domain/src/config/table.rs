@@ -74,6 +74,8 @@ pub enum Value {
 
 /// Keys of the whole server begin with one of these.
 pub const SERVER: [&str; 6] = ["event.", "health.", "http.", "log.", "metrics.", "traces."];
+/// How keys begin of which there are none but those of the table.
+const OWN: [&str; 8] = ["event.", "health.", "http.", "journal.", "metrics.", "rm.", "shim.", "traces."];
 /// Stands for a subsystem in a key of the table.
 const SUBSYSTEM: &str = "log.SUBSYSTEM.level";
 /// Begins as those of the server do, but each resource manager has a log of its own.
@@ -331,6 +333,17 @@ pub fn unreadable(map: &Map) -> Vec<String> {
     map.iter().filter_map(fault).collect()
 }
 
+/// Keys of a map that are in the manner of the table, and not in it: they do nothing.
+pub fn unknown(map: &Map) -> Vec<String> {
+    let is_own = |key: &&String| OWN.iter().any(|prefix| key.to_lowercase().starts_with(prefix));
+    let fault = |key: &String| {
+        let meant = TABLE.iter().find(|row| row.key.eq_ignore_ascii_case(key));
+        let meant = meant.map_or_else(String::new, |row| format!(", but {}", row.key));
+        format!("{}: there is no such setting{meant}; it does nothing", short(key))
+    };
+    map.keys().filter(is_own).filter(|key| find(key).is_none()).map(fault).collect()
+}
+
 fn short(text: &str) -> String {
     text.chars().take(100).collect()
 }
@@ -523,6 +536,13 @@ mod tests {
         let given = map(&[("event.maxStreams", "many"), ("other.key", "x"), ("rm.gracePeriod", "1m")]);
         assert_eq!(check(&given), Ok(()));
         assert_eq!(unreadable(&given), ["event.maxStreams: \"many\" is not a whole number"]);
+        let misspelt =
+            map(&[("rm.resendafter", "1s"), ("http.nothing", "1"), ("service.x", "1"), ("log.shim.level", "debug")]);
+        let told = [
+            "http.nothing: there is no such setting; it does nothing",
+            "rm.resendafter: there is no such setting, but rm.resendAfter; it does nothing",
+        ];
+        assert_eq!((unknown(&misspelt), unknown(&given)), (told.map(str::to_owned).to_vec(), Vec::new()));
         let refused = check(&map(&[("rm.bufferedBytes", "big")])).unwrap_err();
         assert_eq!(refused, "rm.bufferedBytes: \"big\" is not a number of bytes, 1 at least, such as 8Mi");
         let refused = check(&map(&[("rm.itemsInFlight", "9999999999999")])).unwrap_err();

@@ -26,6 +26,9 @@ mkdir -p "$out"
 # For the debug symbols: lines beside the names of functions.
 export CARGO_PROFILE_RELEASE_DEBUG=line-tables-only
 export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}"
+# Which of the builds of a version it is: `callboard --version` says so, and the first line of the log.
+CALLBOARD_COMMIT="${CALLBOARD_COMMIT:-$(git rev-parse --short=12 HEAD 2>/dev/null || true)}"
+export CALLBOARD_COMMIT
 for target in "$@"; do
   case $target in
     "$host") objcopy=objcopy ;;

@@ -73,7 +73,7 @@ use self::{
 
 /// The command line.
 #[derive(Debug, Parser)]
-#[command(name = "callboard", version, about = "A resource scheduler that resource managers register with")]
+#[command(name = "callboard", version = env!("CALLBOARD_BUILD"), about = "A resource scheduler that resource managers register with")]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Cli {
     #[command(subcommand)]

@@ -136,7 +136,7 @@ pub fn first_line(args: &ServeArgs) {
     let data = if args.ephemeral { "memory".to_owned() } else { args.data.display().to_string() };
     let config = args.config.as_ref().map_or("built-in".to_owned(), |file| file.display().to_string());
     tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
+        version = env!("CALLBOARD_BUILD"),
         build,
         platform = %format_args!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
         http = door(args.http),

@@ -156,7 +156,8 @@ impl Issuer {
         }
         let roles = words(of(&self.terms.claim));
         let role = roles.iter().filter_map(|word| self.terms.roles.get(word)).max().copied();
-        let role = role.ok_or_else(|| format!("{} of {subject} names no role: {roles:?}", self.terms.claim))?;
+        let role =
+            role.ok_or_else(|| format!("{} of the user \"{subject}\" names no role: {roles:?}", self.terms.claim))?;
         // As in the tokens file: an operator's orders go to whichever partition they name.
         if role == Role::Operator && of(&self.terms.rms).is_some() {
             return Err(format!("{subject} is an operator, who is not bound to resource managers: {}", self.terms.rms));

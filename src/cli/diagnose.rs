@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs::{self, File},
+    net::Ipv6Addr,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
     sync::LazyLock,
@@ -101,7 +102,7 @@ async fn bundle(args: &DiagnoseArgs) -> anyhow::Result<usize> {
     for (_, text) in &told {
         text.iter().for_each(|text| hider.learn(text));
     }
-    let version = format!("callboard {}\n", env!("CARGO_PKG_VERSION"));
+    let version = format!("callboard {}\n", env!("CALLBOARD_BUILD"));
     let mut parts = vec![("version.txt".to_owned(), Ok(version.into_bytes()))];
     let hidden = |(name, text): (&str, anyhow::Result<String>)| {
         (name.to_owned(), text.map(|text| hider.hidden(name, &text).into_bytes()))
@@ -210,10 +211,19 @@ const DESCRIPTION: &str = "limit";
 
 static PERSON: LazyLock<Regex> =
     LazyLock::new(|| made(&format!(r#"(?i)\b({})(=|\\?":\s*)(\\"[^"\\]+|"(?:[^"\\]|\\.)*)"#, KEYS.join("|"))));
+/// The same without quotes, as in the summary of an application (`User: ann, Queue: …`), and lists of them.
+static BARE: LazyLock<Regex> =
+    LazyLock::new(|| made(r#"(?i)\b(user|group|username|groupname|by|who)(=|: )([^\s"'\\,;{}\[\]]+)"#));
+static LIST: LazyLock<Regex> = LazyLock::new(|| made(r#"(?i)\b(users|groups)(=|: )\[([^\]]*)\]"#));
 /// People in running text, such as `the token "ann" has the role viewer`.
 static SAID: LazyLock<Regex> = LazyLock::new(|| made(r#"\b((?:token|user|group|by) (?:\\?"|'))([^"'\\]+)"#));
 static ADDRESS: LazyLock<Regex> =
     LazyLock::new(|| made(r"\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b|\[[0-9a-fA-F:]*:[0-9a-fA-F:.]+\]"));
+
+/// The names of a list as a log line has it.
+fn names_in_list(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(|name| name.trim().trim_matches(['"', '\\'])).filter(|name| !name.is_empty())
+}
 
 impl Hider {
     fn new() -> Hider {
@@ -229,7 +239,10 @@ impl Hider {
     fn learn(&mut self, text: &str) {
         let keyed = PERSON.captures_iter(text).map(|found| found[3].trim_start_matches(['\\', '"']).to_owned());
         let said = SAID.captures_iter(text).map(|found| found[2].to_owned());
-        let listed = people_of(text);
+        let bare = BARE.captures_iter(text).map(|found| found[3].to_owned());
+        let lists =
+            LIST.captures_iter(text).flat_map(|found| names_in_list(&found[3]).map(str::to_owned).collect::<Vec<_>>());
+        let listed = people_of(text).into_iter().chain(bare).chain(lists);
         let is_name = |name: &String| {
             let mut letters = name.chars();
             // One letter names nobody, and would be found in every other line.
@@ -246,6 +259,13 @@ impl Hider {
             let quote = &found[3][..found[3].len() - name.len()];
             format!("{}{}{quote}{}", &found[1], &found[2], self.stand_in("name", name))
         });
+        let text = LIST.replace_all(&text, |found: &Captures<'_>| {
+            let names: Vec<String> = names_in_list(&found[3]).map(|name| self.stand_in("name", name)).collect();
+            format!("{}{}[{}]", &found[1], &found[2], names.join(", "))
+        });
+        let text = BARE.replace_all(&text, |found: &Captures<'_>| {
+            format!("{}{}{}", &found[1], &found[2], self.stand_in("name", &found[3]))
+        });
         let text = SAID
             .replace_all(&text, |found: &Captures<'_>| format!("{}{}", &found[1], self.stand_in("name", &found[2])));
         let person = |word: &str| self.people.contains(word).then(|| self.stand_in("name", word));
@@ -261,7 +281,14 @@ impl Hider {
             known if local.contains(&known) => known.to_owned(),
             other => self.stand_in("address", other),
         };
-        ADDRESS.replace_all(&text, address).into_owned()
+        let text = ADDRESS.replace_all(&text, address);
+        // Those of the newer protocol, without brackets.
+        let part = |c: char| c.is_alphanumeric() || matches!(c, ':' | '.');
+        let v6 = |word: &str| {
+            let known = word.parse::<Ipv6Addr>().ok().filter(|known| !known.is_loopback() && !known.is_unspecified());
+            known.map(|_| self.stand_in("address", word))
+        };
+        within(&text, part, v6).unwrap_or_else(|| text.into_owned())
     }
 
     fn hidden(&self, name: &str, text: &str) -> String {
@@ -413,6 +440,15 @@ mod tests {
         }
         assert!(hidden.contains("127.0.0.1:9080") && hidden.contains("etcd.example:2379/x"), "{hidden}");
         assert_eq!(hider.stand_in("x", "a"), hider.stand_in("x", "a"));
+        let log = "08:00:00.123Z YK_APP_SUMMARY: {ApplicationID: a, User: ivy, Queue: root.web, State: Completed} \
+                   groups=[\"judges\", \"kings\"] user=leo by=mia callboard::access::issuer fd00::1:2, from 2001:db8::7 ::1";
+        let hidden = hider.text(log);
+        for name in ["ivy", "judges", "kings", "leo", "mia", "fd00", "2001"] {
+            assert!(!hidden.contains(name), "{name} is in {hidden}");
+        }
+        for kept in ["08:00:00.123Z", "Queue: root.web, State: Completed", "callboard::access::issuer", " ::1"] {
+            assert!(hidden.contains(kept), "{kept} is not in {hidden}");
+        }
         let json =
             hider.hidden("x.json", r#"{"queues":[{"SubmitACL":"alice","Limits":[{"Users":["bob"]}],"name":"root"}]}"#);
         assert!(!json.contains("alice") && !json.contains("bob") && json.contains("root"), "{json}");

@@ -194,9 +194,10 @@ fn nodes(shape: &Shape, asks: &[Ask]) -> Vec<Amount> {
         };
         let sum: i64 = asks.iter().map(|ask| ask.needs.memory).sum();
         let packed = (sum as u128).div_ceil(shape.nodes as u128) as i64 + LARGEST - 1;
-        let least = if shape.kind == Kind::Churn { packed } else { LARGEST };
-        let each = Amount { memory: share(sum).max(least), vcore: share(asks.len() as i64 * VCORE) };
-        return vec![each; shape.nodes];
+        // Where a node holds few, what is left beside them is much of it.
+        let memory = share(sum).max(packed);
+        let vcore = if memory > share(sum) { memory * VCORE } else { share(asks.len() as i64 * VCORE) };
+        return vec![Amount { memory, vcore }; shape.nodes];
     }
     // Whole asks per node, so that the last ask finds the last place.
     let until =

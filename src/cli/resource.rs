@@ -244,7 +244,7 @@ async fn post(
         if error.status == Some(409) && overwrite.is_none() {
             let hint = match path.ends_with("undrain") {
                 true => "--force leaves those alone that are not drained",
-                false => "--force replaces the reason that there is",
+                false => "--update leaves them as they are and drains (or waits for) the rest, --force replaces the reason that there is",
             };
             error.text = format!("{}; {hint}", error.text);
         }

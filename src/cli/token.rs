@@ -58,7 +58,7 @@ struct NewArgs {
     #[arg(long)]
     role: Role,
     /// What it is called in messages and logs
-    #[arg(long, value_name = "TEXT", default_value = "unnamed", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "TEXT", default_value = "unnamed", value_parser = name)]
     name: String,
     /// Resource managers that its holder may act for, separated by commas [default: all]
     #[arg(long, value_name = "ID,ID", value_delimiter = ',')]
@@ -92,6 +92,14 @@ pub fn run(args: &TokenArgs) -> anyhow::Result<ExitCode> {
         }
     }
     .map(|()| ExitCode::SUCCESS)
+}
+
+/// A name is shown in tables, logs and answers.
+fn name(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.chars().any(char::is_control) {
+        return Err("a name has at least one character, and none that controls a terminal".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 /// Letters of a digest that name a token.
@@ -252,6 +260,9 @@ mod tests {
 
     #[test]
     fn options_become_a_line() {
+        for bad in ["", "a\nb", "\u{1b}[31m"] {
+            assert!(name(bad).is_err(), "{bad:?}");
+        }
         let made = new(&["--role", "shim", "--name", "on call", "--rms", "a,b", "--configures"]).unwrap();
         assert_eq!(Grant::read(&made.line()), Ok(Some(made)));
         assert!(new(&[]).unwrap_err().to_string().contains("--role"));

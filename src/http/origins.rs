@@ -43,7 +43,7 @@ impl FromStr for Origin {
         let wrong = || format!("\"{text}\" is not an origin such as https://board.example or http://10.0.0.7:8080");
         let uri: Uri = text.parse().map_err(|_| wrong())?;
         let scheme = uri.scheme_str().filter(|scheme| ["http", "https"].contains(scheme)).ok_or_else(wrong)?;
-        let whole = matches!(uri.path(), "" | "/") && uri.query().is_none() && !text.contains(['@', '#']);
+        let whole = matches!(uri.path(), "" | "/") && uri.query().is_none() && !text.contains(['@', '#', '*']);
         let host = uri.host().filter(|host| whole && !host.is_empty()).ok_or_else(wrong)?;
         let usual = if scheme == "http" { 80 } else { 443 };
         let port = uri.port_u16().filter(|port| *port != usual);
@@ -352,6 +352,7 @@ mod tests {
             "http://x?y",
             "http://a@x",
             "http://x#y",
+            "https://*.example",
         ] {
             assert!(read(bad).unwrap_err().contains("is not an origin such as"), "{bad}");
         }

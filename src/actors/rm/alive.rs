@@ -154,7 +154,10 @@ impl Handler<Heartbeat> for RmActor {
             log.taken(vec![permit.clone()], session.epoch, session.buffer.last(), now);
             self.commit(ctx);
         }
-        self.tell_alive(&Signs::Of(msg.nodes), msg.permit);
+        // One for no node says nothing of how nodes are heard of.
+        if !msg.nodes.is_empty() {
+            self.tell_alive(&Signs::Of(msg.nodes), msg.permit);
+        }
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::board::BoardApi;
 use crate::{
+    actors::directory::RmEntry,
     config::table::{self, Scope, Setting},
     http::{
         route::{Access, Route},
@@ -45,7 +46,7 @@ struct Row {
     key: String,
     /// duration, number, bytes, flag, word, level or queues.
     r#type: &'static str,
-    /// What is in force; null: as the server was started.
+    /// What is in force; null where it is not known.
     value: Option<String>,
     /// Left out where the option of the server is the default.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,19 +70,37 @@ pub(super) fn routes() -> Vec<Route> {
 
 async fn settings(api: Data<BoardApi>, request: HttpRequest) -> HttpResponse {
     let listing = api.topology.directory.get();
+    let options = api.topology.process.options.get().cloned().unwrap_or_default();
+    let rows = |scope, given: &_, fixed: &_| {
+        let mut rows = rows(scope, given, fixed);
+        for row in rows.iter_mut().filter(|row| row.value.is_none()) {
+            row.value = as_started(&options, &row.key);
+        }
+        rows
+    };
+    let manager = |rm: &RmEntry| Manager {
+        rm: rm.id.to_string(),
+        settings: rows(Scope::ResourceManager, &rm.extra, &rm.at_registration),
+    };
     let shown = Shown {
-        options: api.topology.process.options.get().cloned().unwrap_or_default(),
         server: rows(Scope::Server, &api.topology.process.get(), &BTreeMap::new()),
-        resource_managers: listing
-            .rms
-            .iter()
-            .map(|rm| Manager {
-                rm: rm.id.to_string(),
-                settings: rows(Scope::ResourceManager, &rm.extra, &rm.at_registration),
-            })
-            .collect(),
+        resource_managers: listing.rms.iter().map(|rm| manager(rm)).collect(),
+        options,
     };
     reply::send(&request, Reply::json(&shown))
+}
+
+/// What the options of the server say of a setting that nobody has set.
+fn as_started(options: &[ServerOption], key: &str) -> Option<String> {
+    let value = |name: &str| options.iter().find(|option| option.name == name).map(|option| option.value.clone());
+    match key {
+        "http.maxBodyBytes" => value("http-max-body-bytes").flatten(),
+        "rm.maxItems" => value("rm-max-items").flatten(),
+        "rm.reservations" => {
+            value("no-reservations").map(|given| given.is_none_or(|given| given == "false").to_string())
+        }
+        _ => None,
+    }
 }
 
 /// What holds, by key, whatever was set later.

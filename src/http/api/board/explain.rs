@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    advice::{AdviceView, HoldersView, PlaceView, Source},
+    advice::{AdviceView, HoldersView, PlaceView, Source, amounts},
     timeline::Timeline,
     when::{self, WhenView},
     why::Reason,
@@ -19,7 +19,8 @@ use crate::{
         edit::Edit,
         lasted::Lasted,
         partition::{Explainer, Waiting, forward::Bounds, remedies::Advice},
-        types::{AppIx, Nanos},
+        resources::Resource,
+        types::{AppIx, AppState, Nanos},
     },
     http::ws_v1::{
         View,
@@ -195,8 +196,34 @@ struct Level<'a> {
 pub fn first_reason(view: &View, id: &str, halt: Option<&Halt>) -> Option<String> {
     let partition = view.partition();
     let ix = *partition.app_by_id.get(id)?;
-    let first = Explainer::new(partition).first(ix, now())?;
-    Some(Reason::of(&first, halt).text)
+    match Explainer::new(partition).first(ix, now()) {
+        Some(first) => Some(Reason::of(&first, halt).text),
+        None => Some(what_it_has(&partition.apps[ix])),
+    }
+}
+
+/// Of an application of which no ask waits: what it goes on with, or waits for.
+fn what_it_has(app: &App) -> String {
+    let of = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+    let announced = app.gang.placeholder_ask.as_deref().filter(|_| app.state == AppState::Accepted);
+    let mut to_come = Resource::new();
+    for (kind, amount) in announced.into_iter().flat_map(|announced| announced.iter()) {
+        let rest = amount - app.gang.announced.amount(kind);
+        if rest > 0 {
+            to_come.set(kind.clone(), rest);
+        }
+    }
+    if !to_come.is_empty() {
+        let placed = of(app.gang.placeholders as usize, "placeholder is", "placeholders are");
+        return format!(
+            "{placed} placed, and of the gang that was announced {} is not asked for yet",
+            amounts(&to_come, 4)
+        );
+    }
+    match app.allocs.len() {
+        0 => "it has no asks".to_owned(),
+        count => of(count, "allocation runs", "allocations run"),
+    }
 }
 
 /// A live application has, or had, an ask of this key.

@@ -247,8 +247,10 @@ impl Reason {
             Why::Placeholder { live } => Reason::new(
                 code,
                 format!(
-                    "It will replace a placeholder of task group {}, and {live} of them are being placed or released first.",
-                    waiting.task_group
+                    "It waits for a placeholder of task group {}, of which {live} {} left: it replaces one as soon as that is placed, \
+                     and is placed as any other when the resource manager has confirmed that none is left.",
+                    waiting.task_group,
+                    if *live == 1 { "is" } else { "are" },
                 ),
             ),
             Why::GangRoom { queue, max, used, kept } => {

@@ -199,12 +199,14 @@ pub struct Pending {
     asked: Option<Request>,
     /// By itself, not only counted.
     noted: bool,
+    /// It has been told as one that goes on.
+    told: bool,
 }
 
 impl Pending {
     /// Begins.
     pub fn new(audit: Arc<Audit>, asked: Request, noted: bool) -> Pending {
-        Pending { audit, asked: Some(asked), noted }
+        Pending { audit, asked: Some(asked), noted, told: false }
     }
 
     /// It was answered. Gives the id of its record, where it has one. `kind`: see [`Request::kind`].
@@ -214,7 +216,18 @@ impl Pending {
         self.end(asked, outcome, status)
     }
 
+    /// It is carried out for as long as its client wants, and is counted now. Of its end only one that is not well is counted then.
+    pub fn goes_on(&mut self) {
+        if let Some(asked) = self.asked.as_ref().filter(|_| !self.told) {
+            self.audit.count(asked, "done");
+        }
+        self.told = true;
+    }
+
     fn end(&self, asked: Request, outcome: &str, status: String) -> Option<u64> {
+        if self.told && matches!(outcome, "done" | UNANSWERED) {
+            return None;
+        }
         if self.noted && outcome != "refused" {
             return self.audit.answered(asked, outcome, status);
         }
@@ -553,9 +566,18 @@ mod tests {
         let outcomes: Vec<_> = told.iter().map(|(_, action, outcome, _)| (&**action, &**outcome)).collect();
         let (action, kind) = (&*asked.action, &*asked.kind);
         assert_eq!(outcomes, [(action, "done"), (action, "unknown"), (action, "unknown"), (kind, "refused")]);
+        let mut stream = pending(false);
+        (0..3).for_each(|_| stream.goes_on());
+        drop(stream);
+        let mut stream = pending(false);
+        stream.goes_on();
+        stream.answered("refused", "PermissionDenied".to_owned(), None);
+        let ends: Vec<_> =
+            self::told(&audit).into_iter().skip(4).map(|(.., outcome, count)| (outcome, count)).collect();
+        assert_eq!(ends, [("done".to_owned(), 2), ("refused".to_owned(), 1)]);
         // Not even an operator's is left out where there are many.
         (0..2 * FAILED + DONE).for_each(|_| drop(pending(true)));
-        assert_eq!(audit.noted(), 4 + u64::from(2 * FAILED + DONE));
+        assert_eq!(audit.noted(), 6 + u64::from(2 * FAILED + DONE));
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 
 use std::{
     error::Error as _,
+    future::Future,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -11,6 +12,7 @@ use std::{
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use tokio::time::{Sleep, sleep};
 use tonic::{
     Code, Extensions, Status,
     body::Body,
@@ -36,6 +38,9 @@ use crate::{
     metrics::{RATE, Refused},
     trace::{self, Span, Trace},
 };
+
+/// So long a stream may take to begin to answer, or to end, until the audit log has it as one that goes on.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The services behind a door that takes tokens.
 #[derive(Clone)]
@@ -128,7 +133,7 @@ where
     fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
         let header = request.headers().get(trace::HEADER).and_then(|header| header.to_str().ok());
         let came = header.and_then(Trace::read);
-        let mut span = begin(&self.topology, came.as_ref(), request.uri().path());
+        let span = begin(&self.topology, came.as_ref(), request.uri().path());
         let Some(trace) = span.as_ref().map(Span::trace).or(came.map(Trace::here)) else {
             return self.answer(request, None);
         };
@@ -138,9 +143,11 @@ where
         let answer = self.answer(request, Some(trace));
         Box::pin(async move {
             let mut response = answer.await?;
-            if let Some(span) = &mut span {
-                let code = Status::from_header_map(response.headers()).map_or(Code::Ok, |status| status.code());
-                span.number("rpc.grpc.status_code", code as u64);
+            if let Some(mut span) = span {
+                match code(response.headers()) {
+                    Some(code) => span.number(STATUS, code as u64),
+                    None => response = response.map(|body| Body::new(Spanned { body, span: Some(span) })),
+                }
             }
             // Hexadecimal digits: always a header.
             if let Ok(value) = http::HeaderValue::from_str(&trace.to_string()) {
@@ -148,6 +155,23 @@ where
             }
             Ok(response)
         })
+    }
+}
+
+/// The attribute of a span that has the status.
+const STATUS: &str = "rpc.grpc.status_code";
+
+/// The status, which is at the front of a call that fails before it begins to answer, and at the end of others.
+fn code(headers: &http::HeaderMap) -> Option<Code> {
+    Status::from_header_map(headers).map(|status| status.code())
+}
+
+/// What came of a call, as the audit log has it.
+fn outcome(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "done",
+        Code::PermissionDenied | Code::Unauthenticated => "refused",
+        _ => "failed",
     }
 }
 
@@ -238,29 +262,33 @@ impl<S> Guarded<S> {
             None => {}
         }
         request.extensions_mut().insert(caller);
+        let noted = asked.as_ref().is_some_and(|(noted, _)| *noted);
         let configures = asked.as_ref().is_some_and(|(_, asked)| asked.action.ends_with("/UpdateConfiguration"));
         let audit = self.audit.clone();
         let pending = asked.map(|(noted, asked)| Pending::new(self.audit.clone(), asked, noted));
         let (answer, refused) = (self.inner.call(request), self.refused.clone());
         Box::pin(async move {
             let response = answer.await?;
-            if let Some(pending) = pending {
-                // A call that fails before it begins to answer has its status at the front; one that does not has none yet.
-                let code = Status::from_header_map(response.headers()).map_or(Code::Ok, |status| status.code());
-                let outcome = match code {
-                    Code::Ok => "done",
-                    Code::PermissionDenied | Code::Unauthenticated => "refused",
-                    _ => "failed",
-                };
-                let status = format!("{code:?}");
-                if let Some(id) = pending.answered(outcome, status, None).filter(|_| configures && outcome == "done") {
-                    audit.settled(id).await;
+            let mut opened = None;
+            match (pending, code(response.headers())) {
+                // What is only counted is streams: what comes of one is known later.
+                (Some(pending), None) if !noted => {
+                    let patience = Some(Box::pin(sleep(PATIENCE)));
+                    opened = Some(Box::new(Opened { pending: Some(pending), patience }));
                 }
+                (Some(pending), code) => {
+                    let code = code.unwrap_or(Code::Ok);
+                    let noted = pending.answered(outcome(code), format!("{code:?}"), None);
+                    if let Some(id) = noted.filter(|_| configures && code == Code::Ok) {
+                        audit.settled(id).await;
+                    }
+                }
+                (None, _) => {}
             }
             if let Some(reason) = denied(response.extensions()) {
                 refused.grpc(reason);
             }
-            let sent = Sent::Answers { refused, _call: call };
+            let sent = Sent::Answers { refused, opened, _call: call };
             Ok(response.map(|body| Body::new(Leased { body, lease, ended: false, sent })))
         })
     }
@@ -386,17 +414,11 @@ enum Sent {
     /// The client's.
     Requests,
     /// Ours; counts what was refused on the way. With it the call ends.
-    Answers { refused: Refused, _call: Option<Call> },
+    Answers { refused: Refused, opened: Option<Box<Opened>>, _call: Option<Call> },
 }
 
-impl HttpBody for Leased {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        if self.ended {
-            return Poll::Ready(None);
-        }
+impl Leased {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         if let Some(lease) = &mut self.lease
             && let Poll::Ready(why) = lease.poll_ended(context)
         {
@@ -408,16 +430,109 @@ impl HttpBody for Leased {
             let mut trailers = http::HeaderMap::new();
             return Poll::Ready(Some(status.add_header(&mut trailers).map(|()| Frame::trailers(trailers))));
         }
-        let frame = Pin::new(&mut self.body).poll_frame(context);
-        if let Sent::Answers { refused, .. } = &self.sent
-            && let Poll::Ready(Some(Ok(frame))) = &frame
-            && let Some(status) = frame.trailers_ref().and_then(|trailers| trailers.get("grpc-status"))
-            && Code::from_bytes(status.as_bytes()) == Code::PermissionDenied
-        {
-            // A stream names its resource manager when it has begun; there is nothing else that it could be refused for.
-            refused.grpc("resource_manager");
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+}
+
+/// A stream in the audit log: what comes of it is told when it is known, and that it goes on before that.
+struct Opened {
+    pending: Option<Pending>,
+    patience: Option<Pin<Box<Sleep>>>,
+}
+
+impl Opened {
+    fn look(&mut self, next: &Poll<Option<Result<Frame<Bytes>, Status>>>, context: &mut Context<'_>) {
+        if next.is_pending() {
+            let patience = self.patience.as_mut().map(|patience| patience.as_mut().poll(context));
+            if patience.is_none_or(|patience| patience.is_pending()) {
+                return;
+            }
         }
-        frame
+        self.patience = None;
+        match status_of(next) {
+            Some(code) => {
+                if let Some(pending) = self.pending.take() {
+                    pending.answered(outcome(code), format!("{code:?}"), None);
+                }
+            }
+            None => {
+                if let Some(pending) = &mut self.pending {
+                    pending.goes_on();
+                }
+            }
+        }
+    }
+}
+
+/// The status that a body ends with, where this is its end.
+fn status_of(next: &Poll<Option<Result<Frame<Bytes>, Status>>>) -> Option<Code> {
+    match next {
+        Poll::Ready(Some(Ok(frame))) => frame.trailers_ref().map(|trailers| code(trailers).unwrap_or(Code::Ok)),
+        Poll::Ready(Some(Err(status))) => Some(status.code()),
+        Poll::Ready(None) => Some(Code::Ok),
+        Poll::Pending => None,
+    }
+}
+
+/// A body of a call that is traced: its status comes at its end, and with that the span ends.
+struct Spanned {
+    body: Body,
+    span: Option<Span>,
+}
+
+impl HttpBody for Spanned {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let next = Pin::new(&mut self.body).poll_frame(context);
+        if let Some(code) = status_of(&next)
+            && let Some(mut span) = self.span.take()
+        {
+            span.number(STATUS, code as u64);
+        }
+        next
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Spanned {
+    fn drop(&mut self) {
+        // Its client went before the end.
+        if let Some(span) = &mut self.span {
+            span.number(STATUS, Code::Cancelled as u64);
+        }
+    }
+}
+
+impl HttpBody for Leased {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let next = self.poll_next(context);
+        if let Sent::Answers { refused, opened, .. } = &mut self.sent {
+            if let Poll::Ready(Some(Ok(frame))) = &next
+                && frame.trailers_ref().and_then(code) == Some(Code::PermissionDenied)
+            {
+                // A stream names its resource manager when it has begun; there is nothing else that it could be refused for.
+                refused.grpc("resource_manager");
+            }
+            if let Some(opened) = opened {
+                opened.look(&next, context);
+            }
+        }
+        next
     }
 
     fn is_end_stream(&self) -> bool {

@@ -2,7 +2,13 @@
 
 use std::{io::Write as _, net::TcpStream};
 
-use callboard::si::v1::{RegisterResourceManagerRequest, scheduler_client::SchedulerClient};
+use callboard::si::{
+    ext::{self, Hello, Reply, reply, scheduler_extension_client::SchedulerExtensionClient},
+    v1::{
+        AllocationRequest, ApplicationRequest, NodeRequest, RegisterResourceManagerRequest,
+        scheduler_client::SchedulerClient,
+    },
+};
 use serde_json::{Value, json};
 use tonic::{
     Code, Request,
@@ -11,7 +17,7 @@ use tonic::{
     transport::Channel,
 };
 
-use crate::access::rig::{Server, line, standard, token, until};
+use crate::access::rig::{LIMIT, Server, line, standard, token, until};
 
 async fn register(channel: &Channel, caller: &str) -> Code {
     let message = RegisterResourceManagerRequest { rm_id: "rm-2".into(), config: "[".into(), ..Default::default() };
@@ -109,4 +115,65 @@ async fn a_tokens_file_that_changes_is_in_the_log() {
     told("done", "6 tokens").await;
     std::fs::write(server.tokens(), "king x").unwrap();
     told("failed", "line 1").await;
+}
+
+/// The first message of a stream that stays open.
+fn stream<T: Send + 'static>(caller: &str, first: T) -> Request<impl futures::Stream<Item = T> + Send + 'static> {
+    let first = futures::StreamExt::chain(tokio_stream::iter([first]), tokio_stream::pending());
+    let mut request = Request::new(first);
+    request.metadata_mut().insert("authorization", format!("Bearer {}", token(caller)).parse().unwrap());
+    request
+}
+
+/// How a stream ended, or that it has begun to answer.
+async fn end<T>(stream: Result<tonic::Response<tonic::Streaming<T>>, tonic::Status>) -> Code {
+    let mut answers = stream.unwrap().into_inner();
+    let first = tokio::time::timeout(LIMIT, answers.message()).await.expect("in time");
+    first.map_or_else(|status| status.code(), |_| Code::Ok)
+}
+
+#[tokio::test]
+async fn what_came_of_a_stream_is_in_the_log() {
+    let server = Server::start(&[]);
+    server.register().await;
+    let channel = Channel::from_shared(server.address("grpc")).unwrap().connect().await.unwrap();
+    let (mut plain, mut extension) =
+        (SchedulerClient::new(channel.clone()), SchedulerExtensionClient::new(channel.clone()));
+    let rm = |id: &str| id.to_owned();
+    for (name, expected) in [("rm-1", Code::PermissionDenied), ("rm-2", Code::NotFound)] {
+        let nodes = NodeRequest { rm_id: rm(name), ..Default::default() };
+        assert_eq!(end(plain.update_node(stream("second", nodes)).await).await, expected);
+        let applications = ApplicationRequest { rm_id: rm(name), ..Default::default() };
+        assert_eq!(end(plain.update_application(stream("second", applications)).await).await, expected);
+        let allocations = AllocationRequest { rm_id: rm(name), ..Default::default() };
+        assert_eq!(end(plain.update_allocation(stream("second", allocations)).await).await, expected);
+        let requests = ext::Request { rm_id: rm(name), ..Default::default() };
+        assert_eq!(end(extension.requests(stream("second", requests)).await).await, expected);
+        let hello = reply::Reply::Hello(Hello { rm_id: rm(name), ..Default::default() });
+        let hello = Reply { reply: Some(hello), ..Default::default() };
+        assert_eq!(end(extension.callbacks(stream("second", hello)).await).await, expected);
+    }
+    // One that goes on is told of as soon as it answers.
+    let requests = ext::Request { rm_id: rm("rm-1"), ..Default::default() };
+    let open = extension.requests(stream("shim", requests)).await;
+    let mut open = open.unwrap().into_inner();
+    assert!(open.message().await.unwrap().is_some());
+    let rows = rows(&server).await;
+    let of = |who: &str| {
+        let own = rows.iter().filter(|row| row["who"] == who);
+        let mut told: Vec<_> =
+            own.map(|row| format!("{} {} {}", row["action"], row["outcome"], row["count"]).replace('"', "")).collect();
+        told.sort();
+        told
+    };
+    let streams = [
+        "/callboard.v1.SchedulerExtension/Callbacks",
+        "/callboard.v1.SchedulerExtension/Requests",
+        "/si.v1.Scheduler/UpdateAllocation",
+        "/si.v1.Scheduler/UpdateApplication",
+        "/si.v1.Scheduler/UpdateNode",
+    ];
+    let expected = streams.map(|stream| [format!("{stream} failed 1"), format!("{stream} refused 1")]);
+    assert_eq!(of("second"), expected.concat());
+    assert_eq!(of("shim"), ["/callboard.v1.SchedulerExtension/Requests done 1"]);
 }

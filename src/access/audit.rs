@@ -248,8 +248,18 @@ impl Drop for Pending {
 #[derive(Debug)]
 pub struct Audit {
     inner: Mutex<Inner>,
-    /// Up to this one they can be read: what nobody could find after a kill is shown to nobody.
+    /// Up to this one they can be read: what nobody could find after a kill is shown to nobody, unless the disk is at fault.
     newest: watch::Sender<u64>,
+    standing: Mutex<Standing>,
+}
+
+/// How far the files of the log are behind.
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    /// Records that are in memory only.
+    pub waiting: usize,
+    /// Why the disk does not take them.
+    pub failing: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -314,6 +324,7 @@ impl Audit {
                 writer,
             }),
             newest: watch::Sender::new(next - 1),
+            standing: Mutex::default(),
         }
     }
 
@@ -348,6 +359,17 @@ impl Audit {
             *newest = id.max(*newest);
             more
         });
+    }
+
+    /// Records up to this one are in the files, or wait for them as this says.
+    pub fn went(&self, id: u64, standing: &Standing) {
+        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = standing.clone();
+        self.written(id);
+    }
+
+    /// How it stands with the files.
+    pub fn standing(&self) -> Standing {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The id of the last record that was noted.

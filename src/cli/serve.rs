@@ -270,7 +270,8 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let patience = args.first_request_timeout;
     let refused = metrics.refused();
     journals.start_kept().await;
-    let rest = Arc::new(RestState::new(topology.clone(), metrics).with_journals(journals.clone()));
+    let rest = RestState::new(topology.clone(), metrics).with_journals(journals.clone());
+    let rest = Arc::new(rest.with_audit(data.map(|_| audit.audit.clone())));
     let _watch = ws_v1::watch::start(rest.clone()).await;
     // Whoever follows them does so by now.
     topology.process.start(args.settings.into_iter().collect());

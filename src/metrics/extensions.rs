@@ -19,6 +19,8 @@ pub struct ExtensionGauges {
     pub logs_unread: Option<u64>,
     /// What an operator has to look at in the files of resource journals, by partition.
     pub journal_faults: Vec<(String, u64)>,
+    /// The audit log cannot be written; `None` where it is in memory only.
+    pub audit_failing: Option<bool>,
     /// The cluster, where there is one.
     pub cluster: Option<ClusterGauges>,
 }
@@ -93,6 +95,10 @@ impl ExtensionGauges {
             added(registry, IntGaugeVec::new(Opts::new("callboard_resource_journal_faults", help), &["partition"])?)?;
         for (partition, count) in &self.journal_faults {
             faults.with_label_values(&[partition]).set(signed(*count));
+        }
+        if let Some(failing) = self.audit_failing {
+            let help = "1 while the audit log cannot be written.";
+            added(registry, IntGauge::new("callboard_audit_failing", help)?)?.set(failing.into());
         }
         if let Some(unread) = self.logs_unread {
             let help = "Logs that could neither be read nor put aside: their resource managers cannot register.";

@@ -178,6 +178,18 @@ fn unconfirmed_releases() {
     has(&some, "callboard_unconfirmed_release_oldest_seconds 1.5");
 }
 
+#[test]
+fn the_audit_log() {
+    let metrics = Metrics::new().unwrap();
+    let shown = |audit_failing| {
+        let extensions = ExtensionGauges { audit_failing, ..ExtensionGauges::default() };
+        text(&metrics, &Gauges { extensions: Some(extensions), ..Gauges::default() })
+    };
+    has(&shown(Some(true)), "callboard_audit_failing 1");
+    has(&shown(Some(false)), "callboard_audit_failing 0");
+    assert!(!shown(None).contains("callboard_audit"));
+}
+
 // EVT-062
 #[test]
 fn the_event_system() {

@@ -2,10 +2,14 @@
 //! are too many.
 
 use std::{
+    collections::VecDeque,
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
     path::{Path, PathBuf},
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError},
+    },
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -15,15 +19,19 @@ use anyhow::Context as _;
 use crate::{
     access::{
         Audit,
-        audit::{KEPT, Record},
+        audit::{KEPT, Record, Standing},
     },
     store::files,
 };
 
 /// A file that has grown so large is followed by another.
 const LARGE: u64 = 8 << 20;
-/// So many files are kept.
-const FILES: usize = 16;
+/// So many files of that size are kept, or more where some are smaller.
+const FILES: u64 = 16;
+/// Records that are written at a time.
+const BATCH: usize = 1_000;
+/// How often a disk that takes nothing is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
 /// What is only counted is noted so often.
 const SUMMED: Duration = Duration::from_secs(60);
 
@@ -49,7 +57,9 @@ pub fn open(data: Option<&Path>) -> anyhow::Result<Kept> {
     let (sender, records) = mpsc::channel();
     let audit = Arc::new(Audit::resumed(kept, Some(sender)));
     let (mut log, told) = (Log { dir, file: None }, Arc::downgrade(&audit));
-    let write = move || log.write_all(&records, |id| _ = told.upgrade().map(|audit| audit.written(id)));
+    let write = move || {
+        log.write_all(&records, |id, standing| _ = told.upgrade().map(|audit| audit.went(id, standing)));
+    };
     let writer = thread::Builder::new().name("audit".to_owned()).spawn(write)?;
     Ok(Kept { audit, writer: Some(writer) })
 }
@@ -124,32 +134,53 @@ struct Log {
 }
 
 impl Log {
-    fn write_all(&mut self, records: &mpsc::Receiver<Arc<Record>>, written: impl Fn(u64)) {
-        let mut failing = false;
-        while let Ok(first) = records.recv() {
-            let mut batch = vec![first];
-            batch.extend(records.try_iter().take(1_000));
-            match self.write(&batch) {
-                Ok(()) => failing = false,
-                Err(error) => {
-                    // A fresh file, once there is room: the last line of this one may not be whole.
-                    self.file = None;
-                    if !failing {
-                        tracing::error!(
-                            code = "audit-not-written", dir = %self.dir.display(), %error,
-                            "the audit log cannot be written: records are in memory only"
-                        );
-                    }
-                    failing = true;
+    /// Writes until nobody notes any more. What the disk does not take is told as noted all the same, and tried again.
+    fn write_all(&mut self, records: &mpsc::Receiver<Arc<Record>>, told: impl Fn(u64, &Standing)) {
+        let mut waiting: VecDeque<Arc<Record>> = VecDeque::new();
+        let mut failing: Option<Arc<str>> = None;
+        let mut open = true;
+        while open {
+            let next = match failing {
+                Some(_) => records.recv_timeout(AGAIN),
+                None => records.recv().map_err(RecvTimeoutError::from),
+            };
+            open = next != Err(RecvTimeoutError::Disconnected);
+            waiting.extend(next.ok().into_iter().chain(records.try_iter().take(BATCH)));
+            let last = waiting.back().map(|record| record.id);
+            let before = failing.take();
+            while failing.is_none() && !waiting.is_empty() {
+                let batch: Vec<_> = waiting.iter().take(BATCH).cloned().collect();
+                match self.write(&batch) {
+                    Ok(()) => drop(waiting.drain(..batch.len())),
+                    Err(error) => failing = Some(error.to_string().into()),
                 }
             }
-            if let Some(last) = batch.last() {
-                written(last.id);
+            match (&before, &failing) {
+                (None, Some(error)) => tracing::error!(
+                    code = "audit-not-written", dir = %self.dir.display(), %error,
+                    "the audit log cannot be written: records wait in memory"
+                ),
+                (Some(_), None) => tracing::info!("the audit log is written again"),
+                _ => {}
             }
+            // Readers have no more in memory either.
+            waiting.drain(..waiting.len().saturating_sub(KEPT));
+            let standing = Standing { waiting: waiting.len(), failing: failing.clone() };
+            if let Some(last) = last {
+                told(last, &standing);
+            }
+        }
+        if !waiting.is_empty() {
+            tracing::error!(
+                code = "audit-not-written",
+                records = waiting.len(),
+                "the last records of the audit log are lost"
+            );
         }
     }
 
     fn write(&mut self, batch: &[Arc<Record>]) -> io::Result<()> {
+        let Some(first) = batch.first() else { return Ok(()) };
         let mut text = String::new();
         for record in batch {
             text += &serde_json::to_string(&**record)?;
@@ -157,26 +188,72 @@ impl Log {
         }
         let (file, size) = match &mut self.file {
             Some(open) => open,
-            None => {
-                let path = self.dir.join(format!("{:012}.jsonl", batch[0].id));
-                let file = files::open_or_make(&path, OpenOptions::new().append(true))?;
-                let size = file.metadata()?.len();
-                self.file.insert((file, size))
-            }
+            None => self.file.insert(begin(&self.dir, first.id)?),
         };
-        file.write_all(text.as_bytes())?;
-        file.sync_data()?;
+        let before = *size;
+        if let Err(error) = file.write_all(text.as_bytes()).and_then(|()| file.sync_data()) {
+            // Nothing of it counts: it is written again. What cannot be taken back now is when the file is opened again.
+            let _ = file.set_len(before);
+            self.file = None;
+            if before == 0 {
+                let _ = files::remove(&self.dir.join(name(first.id)));
+            }
+            return Err(error);
+        }
         *size += text.len() as u64;
         if *size >= LARGE {
             self.file = None;
-            let all = listed(&self.dir)?;
-            // The next file makes them as many as are kept.
-            for (_, old) in all.iter().rev().skip(FILES - 1) {
-                files::remove(old)?;
+            if let Err(error) = prune(&self.dir) {
+                tracing::error!(
+                    code = "audit-not-written", dir = %self.dir.display(), %error,
+                    "old files of the audit log cannot be removed"
+                );
             }
         }
         Ok(())
     }
+}
+
+fn name(first: u64) -> String {
+    format!("{first:012}.jsonl")
+}
+
+/// The file to go on with, and its size: the newest one while it has room, else one that begins with this id.
+fn begin(dir: &Path, first: u64) -> io::Result<(File, u64)> {
+    let append = OpenOptions::new().append(true).clone();
+    if let Some((_, newest)) = listed(dir)?.pop()
+        && fs::metadata(&newest)?.len() < LARGE
+    {
+        let mut file = append.open(&newest)?;
+        let text = fs::read(&newest)?;
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let torn = &text[whole..];
+        // What is not whole would take the next line with it. A whole one was read as such.
+        if serde_json::from_slice::<Record>(torn).is_ok() {
+            file.write_all(b"\n")?;
+        } else if !torn.is_empty() {
+            file.set_len(whole as u64)?;
+        }
+        let size = file.metadata()?.len();
+        return Ok((file, size));
+    }
+    let file = files::open_or_make(&dir.join(name(first)), &append)?;
+    let size = file.metadata()?.len();
+    Ok((file, size))
+}
+
+/// Removes the oldest files, where the newer ones are as much as is kept beside the file that comes.
+fn prune(dir: &Path) -> io::Result<()> {
+    let mut newer = 0;
+    for (_, path) in listed(dir)?.iter().rev() {
+        if newer >= (FILES - 1) * LARGE {
+            files::remove(path)?;
+        } else {
+            // One that has grown a little larger counts no more than others.
+            newer += fs::metadata(path)?.len().min(LARGE);
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -234,11 +311,87 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let mut log = Log { dir: data.path().to_owned(), file: None };
         let detail = "x".repeat(LARGE as usize);
-        for id in 1..=FILES as u64 + 3 {
+        for id in 1..=FILES + 3 {
             let entry = Entry { detail: detail.clone(), ..Entry::default() };
             log.write(&[Arc::new(Record { id, time: String::new(), entry })]).unwrap();
         }
         let left = listed(data.path()).unwrap();
-        assert_eq!((left.len(), left[0].0), (FILES - 1, 5));
+        assert_eq!((left.len() as u64, left[0].0), (FILES - 1, 5));
+    }
+
+    fn record(id: u64, detail: &str) -> Arc<Record> {
+        let entry = Entry { detail: detail.to_owned(), ..Entry::default() };
+        Arc::new(Record { id, time: String::new(), entry })
+    }
+
+    #[test]
+    fn small_files_of_starts_take_no_history() {
+        let data = tempfile::tempdir().unwrap();
+        let full = "x".repeat(LARGE as usize);
+        for id in 1..=3 {
+            Log { dir: data.path().to_owned(), file: None }.write(&[record(id, &full)]).unwrap();
+        }
+        for id in 4..=30 {
+            fs::write(data.path().join(name(id)), serde_json::to_string(&*record(id, "")).unwrap() + "\n").unwrap();
+        }
+        let mut log = Log { dir: data.path().to_owned(), file: None };
+        log.write(&[record(31, &full)]).unwrap();
+        let left = listed(data.path()).unwrap();
+        assert_eq!((left.len(), left[0].0), (30, 1));
+    }
+
+    #[test]
+    fn a_start_goes_on_with_the_newest_file() {
+        let data = tempfile::tempdir().unwrap();
+        for id in 1..=5 {
+            let kept = open(Some(data.path())).unwrap();
+            kept.audit.note(Entry::default());
+            kept.close();
+            let files = listed(&data.path().join("audit")).unwrap();
+            assert_eq!(files.len(), 1);
+            // A machine that stops while a line is written, or behind all of it but its end.
+            let whole = serde_json::to_string(&*record(id + 1, "")).unwrap();
+            let torn = if id == 3 { &*whole } else { &whole[..whole.len() / 2] };
+            if id != 4 {
+                OpenOptions::new().append(true).open(&files[0].1).unwrap().write_all(torn.as_bytes()).unwrap();
+            }
+        }
+        let text = fs::read_to_string(&listed(&data.path().join("audit")).unwrap()[0].1).unwrap();
+        let whole = |line: &str| serde_json::from_str::<Record>(line).map(|record| record.id).ok();
+        let ids: Vec<_> = text.lines().map(whole).collect();
+        assert_eq!(ids[..6], [1, 2, 3, 4, 5, 6].map(Some));
+        assert_eq!(ids[6..], [None], "what is torn at the end");
+    }
+
+    #[test]
+    fn what_the_disk_does_not_take_is_written_when_it_does() {
+        let data = tempfile::tempdir().unwrap();
+        let kept = open(Some(data.path())).unwrap();
+        let dir = data.path().join("audit");
+        let aside = data.path().join("aside");
+        fs::rename(&dir, &aside).unwrap();
+        kept.audit.note(Entry::default());
+        while kept.audit.standing().failing.is_none() {
+            thread::yield_now();
+        }
+        assert_eq!((ids(&kept), kept.audit.standing().waiting), (vec![1], 1));
+        fs::rename(&aside, &dir).unwrap();
+        kept.audit.note(Entry::default());
+        while kept.audit.standing().failing.is_some() {
+            thread::yield_now();
+        }
+        kept.close();
+        assert_eq!(ids(&open(Some(data.path())).unwrap()), [1, 2]);
+    }
+
+    #[test]
+    fn a_disk_that_is_full_gets_no_empty_files() {
+        // A disk that is always full.
+        let full = OpenOptions::new().append(true).open("/dev/full").unwrap();
+        let data = tempfile::tempdir().unwrap();
+        File::create(data.path().join(name(1))).unwrap();
+        let mut log = Log { dir: data.path().to_owned(), file: Some((full, 0)) };
+        assert!(log.write(&[record(1, "")]).is_err());
+        assert!(listed(data.path()).unwrap().is_empty());
     }
 }

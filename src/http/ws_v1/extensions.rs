@@ -26,6 +26,7 @@ pub async fn add(state: &RestState, shown: &BTreeSet<String>, gauges: &mut Gauge
         healthy: state.health.last().map(|last| last.is_healthy()),
         journal_faults: state.counts_of_faults(),
         logs_unread: state.topology.logs().map(|logs| logs.faults().len() as u64),
+        audit_failing: state.audit().map(|standing| standing.failing.is_some()),
         ..ExtensionGauges::default()
     };
     for handle in state.topology.known() {

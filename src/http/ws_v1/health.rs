@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::{View, nodes};
 use crate::{
+    access::audit::Standing,
     domain::{
         resources::Resource,
         types::{AllocIx, Nanos, NodeIx},
@@ -47,6 +48,8 @@ pub struct Kept {
     pub journals: Option<Vec<(Arc<str>, Vec<String>)>>,
     /// What an operator has to know of the logs of resource managers.
     pub logs: Option<Vec<String>>,
+    /// How far the files of the audit log are behind.
+    pub audit: Option<Standing>,
     /// Releases that are not confirmed, by partition as shown.
     pub unconfirmed: Vec<(Arc<str>, UnconfirmedSums)>,
     /// Drained nodes that were to be empty by now, by partition as shown.
@@ -212,6 +215,7 @@ fn check(views: &[View], wrong: Vec<&str>, scheduling_errors: u64, failed_nodes:
     checks.extend(kept.events.as_ref().map(stored));
     checks.extend(kept.journals.as_deref().map(undamaged));
     checks.extend(kept.logs.as_deref().map(recorded));
+    checks.extend(kept.audit.as_ref().map(audited));
     checks
 }
 
@@ -303,6 +307,19 @@ fn recorded(faults: &[String]) -> CheckView {
         diagnosis_message: match faults {
             [] => "all logs can be written".to_owned(),
             _ => format!("{}{more}", listed.join(" | ")),
+        },
+    }
+}
+
+/// Who changed what reaches the disk.
+fn audited(standing: &Standing) -> CheckView {
+    CheckView {
+        name: "Audit log",
+        succeeded: standing.failing.is_none(),
+        description: "Check if the audit log can be written",
+        diagnosis_message: match &standing.failing {
+            None => "all records are written".to_owned(),
+            Some(why) => format!("{why}; {} records wait in memory, and changes go on", standing.waiting),
         },
     }
 }
@@ -453,6 +470,19 @@ mod tests {
         assert_eq!(run(&[]), (true, "all logs can be written".to_owned()));
         assert_eq!(run(&["one", "two"]), (false, "one | two".to_owned()));
         assert_eq!(run(&["x"; 8]).1, "x | x | x | x | x | and 3 more");
+    }
+
+    #[test]
+    fn an_audit_log_that_cannot_be_written_is_unhealthy() {
+        let health = Health::default();
+        let run = |standing: Standing| {
+            health.run(&[], 0, &Kept { audit: Some(standing), ..Kept::default() }, Nanos::from_secs(1));
+            let last = health.last().unwrap();
+            (last.healthy, last.health_checks[9].diagnosis_message.clone())
+        };
+        assert_eq!(run(Standing::default()), (true, "all records are written".to_owned()));
+        let standing = Standing { waiting: 3, failing: Some("disk full".into()) };
+        assert_eq!(run(standing), (false, "disk full; 3 records wait in memory, and changes go on".to_owned()));
     }
 
     // OPS-013: an error counts for an hour, not for ever.

@@ -20,6 +20,7 @@ use super::{
     waiting::WaitingAsks,
 };
 use crate::{
+    access::{Audit, audit::Standing},
     actors::{
         directory::{Listing, PartitionEntry},
         journal::{Faults, Journals},
@@ -64,6 +65,8 @@ pub struct RestState {
     pub scrapes: Scrapes,
     /// Resource journals.
     journals: Option<Arc<Journals>>,
+    /// Who changed what, where that is kept on disk.
+    audit: Option<Arc<Audit>>,
 }
 
 impl RestState {
@@ -80,12 +83,23 @@ impl RestState {
             dumping: Arc::default(),
             scrapes: Scrapes::default(),
             journals: None,
+            audit: None,
         }
     }
 
     /// The same, with resource journals whose files are told of where they are kept.
     pub fn with_journals(self, journals: Arc<Journals>) -> RestState {
         RestState { journals: Some(journals), ..self }
+    }
+
+    /// The same, with an audit log that is kept on disk.
+    pub fn with_audit(self, audit: Option<Arc<Audit>>) -> RestState {
+        RestState { audit, ..self }
+    }
+
+    /// How far the files of the audit log are behind, where there are any.
+    pub fn audit(&self) -> Option<Standing> {
+        self.audit.as_ref().map(|audit| audit.standing())
     }
 
     fn kept_journals(&self) -> Option<&Arc<Journals>> {

@@ -60,7 +60,8 @@ pub async fn check(state: &Arc<RestState>) {
     let run = move || {
         let mut logs = health.topology.faults_of_logs();
         logs.iter_mut().for_each(|logs| logs.extend(followed.iter().cloned()));
-        let kept = Kept { events, journals: health.faults_of_journals(), logs, unconfirmed, overdue };
+        let (journals, audit) = (health.faults_of_journals(), health.audit());
+        let kept = Kept { events, journals, logs, audit, unconfirmed, overdue };
         health.health.run(&views, health.metrics.failed_nodes(), &kept, now());
     };
     if let Err(error) = spawn_blocking(run).await {

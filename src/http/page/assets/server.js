@@ -17,6 +17,7 @@ const REMEDIES = {
   "Resource journal": "Read resource.damage in the directory of the journal, look after the disk, and remove that file when it is settled.",
   "Log": "Make room on the disk, or look at the directory that the message names. Nothing new is placed until it can be written.",
   "Overdue drains": "Look at the nodes: what still runs there is named.",
+  "Audit log": "Make room on the disk before the server is restarted: records wait in memory meanwhile.",
   "Event store": "Make room on the disk, or set the clock right. Nothing has to be restarted: events wait in memory meanwhile.",
 };
 

@@ -85,8 +85,9 @@ pub struct Record {
 }
 
 impl Record {
-    /// The same without names, addresses and details: equal ones get equal stand-ins, as long as the process runs.
-    pub fn redacted(mut self) -> Record {
+    /// The same without names, addresses and details: equal ones get equal stand-ins, as long as the process runs. `route`: the path
+    /// of a request with its names in braces, where it is known.
+    pub fn redacted(mut self, route: impl Fn(&str, &str) -> Option<&'static str>) -> Record {
         static SALT: OnceLock<uuid::Uuid> = OnceLock::new();
         let salt = SALT.get_or_init(uuid::Uuid::new_v4);
         let hidden = |kind: &str, text: &str| {
@@ -100,9 +101,19 @@ impl Record {
         if !self.entry.detail.is_empty() {
             self.entry.detail = hidden("detail", &self.entry.detail);
         }
-        // Names of resource managers and partitions stand in paths.
-        let short = self.entry.action.split('/').take(4).collect::<Vec<_>>().join("/");
-        self.entry.action = short;
+        if let Some((method, path)) = self.entry.action.split_once(' ').filter(|(_, path)| path.starts_with('/')) {
+            let shown =
+                |(part, sent): (&'static str, &str)| match part.strip_prefix('{').and_then(|it| it.strip_suffix('}')) {
+                    // What is summed up is told by its route.
+                    Some(_) if sent.starts_with('{') => part.to_owned(),
+                    Some(kind) => hidden(kind, sent),
+                    None => part.to_owned(),
+                };
+            let told =
+                route(method, path).map(|route| route.split('/').zip(path.split('/')).map(shown).collect::<Vec<_>>());
+            // Of a path that is not known nobody knows what in it is a name.
+            self.entry.action = format!("{method} {}", told.map_or(OTHERS.to_owned(), |told| told.join("/")));
+        }
         self
     }
 }
@@ -625,17 +636,32 @@ mod tests {
     }
 
     #[test]
-    fn redacted_records_name_nobody() {
-        let entry = Entry {
-            who: "alice".to_owned(),
-            address: "10.1.2.3".to_owned(),
-            action: "POST /api/v1/partition/secret/resource/drain".to_owned(),
-            detail: "node-7".to_owned(),
-            ..Entry::default()
+    fn redacted_records_name_nobody_and_say_what_was_done() {
+        let redacted = |action: &str, route: Option<&'static str>| {
+            let entry = Entry {
+                who: "alice".to_owned(),
+                address: "10.1.2.3".to_owned(),
+                action: action.to_owned(),
+                detail: "node-7".to_owned(),
+                ..Entry::default()
+            };
+            let record = Record { id: 1, time: String::new(), entry };
+            let text = serde_json::to_string(&record.clone().redacted(|_, _| route)).unwrap();
+            assert!(["alice", "10.1.2.3", "secret", "node-7"].iter().all(|name| !text.contains(name)), "{text}");
+            assert_eq!(record.clone().redacted(|_, _| route), record.clone().redacted(|_, _| route));
+            record.redacted(|_, _| route).entry.action
         };
-        let record = Record { id: 1, time: String::new(), entry };
-        let text = serde_json::to_string(&record.clone().redacted()).unwrap();
-        assert!(["alice", "10.1.2.3", "secret", "node-7"].iter().all(|name| !text.contains(name)), "{text}");
-        assert_eq!(record.clone().redacted(), record.redacted());
+        let drain = "/api/v1/partition/{partition}/resource/drain";
+        let told = redacted("POST /api/v1/partition/secret/resource/drain", Some(drain));
+        assert!(told.starts_with("POST /api/v1/partition/partition-") && told.ends_with("/resource/drain"), "{told}");
+        let stop = "/api/v1/partition/{partition}/queue/{queue}/stop";
+        let told = redacted("POST /api/v1/partition/secret/queue/root.secret/stop", Some(stop));
+        assert!(told.contains("/queue/queue-") && told.ends_with("/stop"), "{told}");
+        assert_eq!(redacted("POST /api/v1/secret/of/somebody", None), "POST others");
+        let sum = "POST /si/v1/rm/{rm}/nodes";
+        assert_eq!(redacted(sum, Some("/si/v1/rm/{rm}/nodes")), sum);
+        for plain in ["others", "POST others", "read files again", "/si.v1.Scheduler/UpdateNode", "/x.Y/Requests Z"] {
+            assert_eq!(redacted(plain, None), plain);
+        }
     }
 }

@@ -19,6 +19,7 @@ use crate::{
         operation::{count, yes_or_no},
         problem::Problem,
         route::{Access, Route},
+        routes,
         shim::query,
     },
 };
@@ -144,10 +145,15 @@ impl Reader {
                 self.gap(record.id, "damage");
             }
             self.next = record.id + 1;
-            let record: Record = if self.redact { (*record).clone().redacted() } else { (*record).clone() };
+            let record: Record = if self.redact { (*record).clone().redacted(route) } else { (*record).clone() };
             self.ready.push_back(text(&record));
         }
     }
+}
+
+/// The path of a request with its names in braces.
+fn route(method: &str, path: &str) -> Option<&'static str> {
+    routes::find(&method.parse().ok()?, path).map(|route| route.place.path)
 }
 
 fn text(line: &impl serde::Serialize) -> Bytes {

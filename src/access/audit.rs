@@ -36,6 +36,8 @@ const UNKNOWN: &str = "unknown";
 pub const OTHERS: &str = "others";
 /// Bytes of a text that somebody sent.
 const LONGEST: usize = 1_024;
+/// So many of them are told of a request: what it is about, and what came of it.
+const TOLD: usize = 2;
 /// The outcome of what nobody answered.
 const UNANSWERED: &str = "unknown";
 /// How long an answer waits at most for its record to be in a file.
@@ -118,24 +120,27 @@ impl Record {
     }
 }
 
-/// What a handler knows of a request and the door does not: set once, read when the request has been answered.
+/// What a handler knows of a request and the door does not: read when the request has been answered.
 #[derive(Clone, Debug, Default)]
-pub struct Detail(Arc<OnceLock<String>>);
+pub struct Detail(Arc<Mutex<Vec<String>>>);
 
 impl Detail {
-    /// Says what of the request matters.
+    /// Says what of the request matters, or what came of it.
     pub fn tell(&self, text: impl Into<String>) {
         let mut text: String = text.into();
         if text.len() > LONGEST {
             text.truncate(text.floor_char_boundary(LONGEST));
             text.push('…');
         }
-        // Only the first counts.
-        let _ = self.0.set(text);
+        // Nothing panics while it is held.
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() < TOLD {
+            told.push(text);
+        }
     }
 
     fn text(&self) -> String {
-        self.0.get().cloned().unwrap_or_default()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).join("; ")
     }
 }
 
@@ -218,6 +223,13 @@ impl Pending {
     /// Begins.
     pub fn new(audit: Arc<Audit>, asked: Request, noted: bool) -> Pending {
         Pending { audit, asked: Some(asked), noted, told: false }
+    }
+
+    /// Says what came of it.
+    pub fn tell(&self, text: impl Into<String>) {
+        if let Some(asked) = &self.asked {
+            asked.detail.tell(text);
+        }
     }
 
     /// It was answered. Gives the id of its record, where it has one. `kind`: see [`Request::kind`].
@@ -520,6 +532,8 @@ mod tests {
         let long = Detail::default();
         long.tell("ö".repeat(LONGEST));
         assert!(long.text().len() <= LONGEST + 3);
+        (0..5).for_each(|_| long.tell("ö".repeat(LONGEST)));
+        assert!(long.text().len() <= TOLD * (LONGEST + 5));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The tokens that are known, read from a file, and again when it changes.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     pin::Pin,
@@ -23,6 +24,9 @@ use super::{
     issuer::{Issuer, LEEWAY},
     line::{Grant, Proof},
 };
+
+/// Names of each kind that are told when the file was read again.
+const LISTED: usize = 20;
 
 /// The tokens of a server.
 #[derive(Debug)]
@@ -51,17 +55,19 @@ impl Tokens {
         let _ = self.issuer.set(issuer);
     }
 
-    /// Reads the file again. Where that fails, what was known stays.
+    /// Reads the file again, and says which names are other than before. Where that fails, what was known stays.
     ///
     /// # Errors
     /// As [`Tokens::open`].
-    pub fn reload(&self) -> Result<(), String> {
+    pub fn reload(&self) -> Result<String, String> {
         let grants = read(&self.file)?;
-        if **self.grants.load() != grants {
+        let before = self.grants.load_full();
+        let difference = difference(&before, &grants);
+        if *before != grants {
             self.grants.store(Arc::new(grants));
             self.changes.send_modify(|changes| *changes += 1);
         }
-        Ok(())
+        Ok(difference)
     }
 
     /// The file.
@@ -107,6 +113,31 @@ impl Tokens {
     fn holds(&self, grant: &Arc<Grant>) -> bool {
         self.grants.load().iter().any(|known| known == grant)
     }
+}
+
+/// The names that were added, removed, or grant something else, or for another secret.
+fn difference(before: &[Arc<Grant>], after: &[Arc<Grant>]) -> String {
+    let by_name = |grants: &[Arc<Grant>]| {
+        let mut names: BTreeMap<Arc<str>, Vec<Arc<Grant>>> = BTreeMap::new();
+        grants.iter().for_each(|grant| names.entry(grant.name.clone()).or_default().push(grant.clone()));
+        names
+    };
+    let (before, after) = (by_name(before), by_name(after));
+    let added = after.keys().filter(|name| !before.contains_key(*name));
+    let removed = before.keys().filter(|name| !after.contains_key(*name));
+    let changed = after.iter().filter(|(name, grants)| before.get(*name).is_some_and(|before| before != *grants));
+    let lists: [(&str, Vec<&str>); 3] = [
+        ("added", added.map(|name| &**name).collect()),
+        ("removed", removed.map(|name| &**name).collect()),
+        ("changed", changed.map(|(name, _)| &**name).collect()),
+    ];
+    let told = lists.iter().filter(|(_, names)| !names.is_empty()).map(|(what, names)| {
+        let more = names.len().saturating_sub(LISTED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{what} {}{more}", names[..names.len().min(LISTED)].join(", "))
+    });
+    let told: Vec<String> = told.collect();
+    if told.is_empty() { "nobody is added, removed or changed".to_owned() } else { told.join("; ") }
 }
 
 fn read(file: &Path) -> Result<Vec<Arc<Grant>>, String> {
@@ -230,6 +261,21 @@ mod tests {
         assert!(tokens.reload().unwrap_err().contains("line 2: the token or certificate of \"one\" is there twice"));
         assert!(tokens.find("one").is_some());
         assert!(Tokens::open(Path::new("/nonexistent/tokens")).unwrap_err().contains("/nonexistent/tokens"));
+    }
+
+    #[test]
+    fn who_is_added_removed_or_changed_is_told() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let named = |role, token: &str, name: &str| line(role, token).replace('\n', &format!(" name={name}\n"));
+        fs::write(file.path(), named(Role::Viewer, "1", "alice") + &named(Role::Shim, "2", "k8s")).unwrap();
+        let tokens = Tokens::open(file.path()).unwrap();
+        assert_eq!(tokens.reload().unwrap(), "nobody is added, removed or changed");
+        fs::write(file.path(), named(Role::Operator, "3", "eve") + &named(Role::Shim, "4", "k8s")).unwrap();
+        assert_eq!(tokens.reload().unwrap(), "added eve; removed alice; changed k8s");
+        let many: String = (0..30).map(|n| named(Role::Viewer, &n.to_string(), &format!("n{n:02}"))).collect();
+        fs::write(file.path(), many).unwrap();
+        let told = tokens.reload().unwrap();
+        assert!(told.contains("n19 and 10 more; removed eve, k8s") && !told.contains("n20"), "{told}");
     }
 
     #[tokio::test]

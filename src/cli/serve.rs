@@ -562,12 +562,12 @@ async fn wait(
             cause = ends.next() => return Ok(cause),
             () = &mut stdin, if end_with_stdin => return Ok("the end of standard input"),
             _ = hangup.recv() => {
-                access.reload();
+                let tokens = access.reload();
                 let note = |outcome: &str, detail: String| audit.note(Entry {
                     door: "signal".to_owned(),
                     who: "SIGHUP".to_owned(),
                     action: "read files again".to_owned(),
-                    detail,
+                    detail: [Some(detail), tokens.clone()].into_iter().flatten().collect::<Vec<_>>().join("; "),
                     outcome: outcome.to_owned(),
                     ..Entry::default()
                 });

@@ -278,6 +278,9 @@ impl<S> Guarded<S> {
                 }
                 (Some(pending), code) => {
                     let code = code.unwrap_or(Code::Ok);
+                    if let Some(status) = Status::from_header_map(response.headers()).filter(|_| code != Code::Ok) {
+                        pending.tell(status.message());
+                    }
                     let noted = pending.answered(outcome(code), format!("{code:?}"), None);
                     if let Some(id) = noted.filter(|_| configures && code == Code::Ok) {
                         audit.settled(id).await;
@@ -358,8 +361,9 @@ impl Changes {
     }
 
     /// It was carried out, or failed. What was carried out is told when that is written down.
-    pub async fn note(&self, pending: Option<Pending>, code: Code) {
+    pub async fn note(&self, pending: Option<Pending>, code: Code, came: String) {
         let (Some((audit, ..)), Some(pending)) = (self.0.as_deref(), pending) else { return };
+        pending.tell(came);
         let outcome = if code == Code::Ok { "done" } else { "failed" };
         if let Some(id) = pending.answered(outcome, format!("{code:?}"), None).filter(|_| code == Code::Ok) {
             audit.settled(id).await;

@@ -219,18 +219,28 @@ impl Open {
                 let detail = format!("resource manager {rm}: request {sequence}");
                 let pending = self.changes.begin(CONFIGURATION, detail);
                 let (group, extra, epoch) = (&message.policy_group, message.extra_config, Some(gate.epoch));
+                let mut came = String::new();
                 let done = match self.topology.configure(rm, epoch, group, message.config, extra, tenant).await {
-                    Ok(_) => Ok(None),
+                    Ok(notes) => {
+                        came = format!("checksum {}", notes.checksum());
+                        Ok(None)
+                    }
                     Err(Refusals::Config(refused)) => Ok(Some(refused.message)),
                     Err(Refusals::Other(refusal)) if refusal.kind == RefusalKind::Invalid => Ok(Some(refusal.detail)),
                     Err(Refusals::Other(refusal)) => Err(status::refusal(refusal)),
                 };
                 let code = match &done {
                     Ok(None) => Code::Ok,
-                    Ok(Some(_)) => Code::InvalidArgument,
-                    Err(status) => status.code(),
+                    Ok(Some(reason)) => {
+                        came.clone_from(reason);
+                        Code::InvalidArgument
+                    }
+                    Err(status) => {
+                        came = status.message().to_owned();
+                        status.code()
+                    }
                 };
-                self.changes.note(pending, code).await;
+                self.changes.note(pending, code, came).await;
                 done?
             }
         };

@@ -276,6 +276,9 @@ async fn guarded(
         (Ok(response), Some(pending)) => {
             let status = response.status();
             let (outcome, kind) = (outcome(status), (status.as_u16() >= 400).then(|| kind(response.request())));
+            if let Some(problem) = response.response().error().and_then(|error| error.as_error::<Problem>()) {
+                pending.tell(&*problem.detail);
+            }
             let noted = pending.answered(outcome, status.as_str().to_owned(), kind);
             if let Some(id) = noted.filter(|_| outcome == "done" && waits(&need)) {
                 doors.audit.settled(id).await;
@@ -284,6 +287,9 @@ async fn guarded(
         }
         (Err(error), Some(pending)) => {
             let status = error.as_response_error().status_code();
+            if let Some(problem) = error.as_error::<Problem>() {
+                pending.tell(&*problem.detail);
+            }
             pending.answered(outcome(status), status.as_str().to_owned(), Some(audit::OTHERS.to_owned()));
             return Err(error);
         }

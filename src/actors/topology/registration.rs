@@ -71,6 +71,11 @@ impl Notes {
         Notes { config: config.clone(), unread: unread.chain(table::unknown(extra)).map(fault).collect() }
     }
 
+    /// Of the configuration's text.
+    pub fn checksum(&self) -> &str {
+        &self.config.checksum
+    }
+
     /// One by one.
     pub fn iter(&self) -> impl Iterator<Item = &Fault> {
         self.unread.iter().chain(self.config.notes())

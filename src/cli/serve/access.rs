@@ -136,16 +136,19 @@ impl Access {
         self.tokens.is_some() || self.certificate.is_some()
     }
 
-    /// Reads all files again. One that is wrong changes nothing.
-    pub fn reload(&self) {
-        self.reload_tokens();
+    /// Reads all files again. One that is wrong changes nothing. Gives what came of the tokens, where there are any.
+    pub fn reload(&self) -> Option<String> {
+        let tokens = self.reload_tokens();
         self.reload_certificate();
         self.reload_clients();
+        tokens.map(|read| read.unwrap_or_else(|error| error))
     }
 
     fn reload_tokens(&self) -> Option<Result<String, String>> {
         let tokens = self.tokens.as_ref()?;
-        let read = tokens.reload().map(|()| format!("{}: {} tokens", tokens.file().display(), tokens.len()));
+        let read = tokens.reload();
+        let told = |difference| format!("{}: {} tokens; {difference}", tokens.file().display(), tokens.len());
+        let read = read.map(told);
         match &read {
             Ok(_) => tracing::info!(file = %tokens.file().display(), tokens = tokens.len(), "tokens read again"),
             Err(error) => tracing::error!(code = "tokens-unread", "{error}; the tokens stay as they are"),

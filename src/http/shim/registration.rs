@@ -128,14 +128,23 @@ pub async fn configure(
     handing.alone().await?;
     // Its body may have come when the session had ended.
     let epoch = Some(gate.epoch);
+    let tell = |text: String| {
+        if let Some(detail) = request.extensions().get::<Detail>() {
+            detail.tell(text);
+        }
+    };
     let (answer, refused) = match doors.topology.configure(&rm, epoch, &group, message.config, extra, tenant).await {
-        Ok(notes) => (taken(&notes, ignored), None),
+        Ok(notes) => {
+            tell(format!("checksum {}", notes.checksum()));
+            (taken(&notes, ignored), None)
+        }
         Err(refused) => {
             let reason = match &refused {
                 Refusals::Config(refused) => refused.message.clone(),
                 Refusals::Other(refusal) if refusal.kind == RefusalKind::Invalid => refusal.detail.clone(),
                 Refusals::Other(_) => return Err(refused.into()),
             };
+            tell(reason.clone());
             (Problem::from(refused).error_response(), Some(reason))
         }
     };

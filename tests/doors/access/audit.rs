@@ -17,7 +17,7 @@ use tonic::{
     transport::Channel,
 };
 
-use crate::access::rig::{LIMIT, Server, line, standard, token, until};
+use crate::access::rig::{CONFIG, LIMIT, Server, checksum, line, standard, token, until};
 
 async fn register(channel: &Channel, caller: &str) -> Code {
     let message = RegisterResourceManagerRequest { rm_id: "rm-2".into(), config: "[".into(), ..Default::default() };
@@ -112,9 +112,40 @@ async fn a_tokens_file_that_changes_is_in_the_log() {
         })
     };
     std::fs::write(server.tokens(), standard() + &line("viewer", "new", "")).unwrap();
-    told("done", "6 tokens").await;
+    told("done", "6 tokens; added new").await;
+    let renamed = standard().replace("name=viewer", "name=reader") + &line("operator", "new", "");
+    std::fs::write(server.tokens(), renamed).unwrap();
+    told("done", "6 tokens; added reader; removed viewer; changed new").await;
     std::fs::write(server.tokens(), "king x").unwrap();
     told("failed", "line 1").await;
+}
+
+#[tokio::test]
+async fn a_configuration_has_its_checksum_and_a_failure_its_reason() {
+    let server = Server::start(&[]);
+    server.register().await;
+    let path = "/si/v1/rm/rm-1/configuration";
+    assert_eq!(server.send("operator", "PUT", path, Some(&json!({"config": CONFIG}))).await.status(), 200);
+    assert_eq!(server.send("operator", "PUT", path, Some(&json!({"config": "partitions: 7"}))).await.status(), 400);
+    let none = "/api/v1/partition/nope/resource/drain";
+    let drain = json!({"targets": "n1", "reason": "disk"});
+    assert_eq!(server.send("operator", "POST", none, Some(&drain)).await.status(), 404);
+    let level = json!({"level": "loud"});
+    assert_eq!(server.send("operator", "POST", "/api/v1/log/level", Some(&level)).await.status(), 400);
+    let channel = Channel::from_shared(server.address("grpc")).unwrap().connect().await.unwrap();
+    assert_eq!(register(&channel, "second").await, Code::InvalidArgument);
+    let rows = rows(&server).await;
+    let told = |status: &str, action: &str| {
+        let is_it =
+            |row: &&Value| row["status"] == status && row["action"].as_str().is_some_and(|it| it.contains(action));
+        rows.iter().find(is_it).unwrap_or_else(|| panic!("{status} {action} in {rows:?}"))["detail"].to_string()
+    };
+    assert_eq!(told("200", "/configuration"), format!("\"checksum {}\"", checksum()));
+    assert!(told("400", "/configuration").contains("partitions"), "{}", told("400", "/configuration"));
+    assert!(told("404", "/nope/").contains("partition 'nope' not found"));
+    assert!(told("400", "/log/level").contains("loud"));
+    let registration = told("InvalidArgument", "RegisterResourceManager");
+    assert!(registration.starts_with("\"resource manager rm-2; ") && registration.len() > 40, "{registration}");
 }
 
 /// The first message of a stream that stays open.

@@ -19,7 +19,7 @@ use tonic::{
 };
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
-use crate::access::rig::{CALLERS, CONFIG, LIMIT, Server, certificate, line, standard, token};
+use crate::access::rig::{CALLERS, CONFIG, LIMIT, Server, certificate, checksum, line, standard, token};
 
 async fn channel(server: &Server) -> Channel {
     Channel::from_shared(server.address("grpc")).unwrap().connect().await.unwrap()
@@ -200,6 +200,7 @@ async fn configurations_of_a_stream_are_noted_each_by_itself() {
     let (refused, ignored) = applied(&mut acks, 2).await;
     assert_eq!(ignored, [ext::Ignored { sequence: 1, keys: vec!["log.level".into()] }]);
     assert_eq!((refused.len(), refused[0].sequence), (1, 2));
+    let reason = refused[0].reason.clone();
     // One that may not.
     let (to, mut acks) = requests(&channel, "shim").await;
     to.send(configuration(3, CONFIG, &[])).await.unwrap();
@@ -216,8 +217,8 @@ async fn configurations_of_a_stream_are_noted_each_by_itself() {
     assert_eq!(
         shown.collect::<Vec<_>>(),
         [
-            json!(["configurer", "done", "Ok", "resource manager rm-1: request 1"]),
-            json!(["configurer", "failed", "InvalidArgument", "resource manager rm-1: request 2"]),
+            json!(["configurer", "done", "Ok", format!("resource manager rm-1: request 1; checksum {}", checksum())]),
+            json!(["configurer", "failed", "InvalidArgument", format!("resource manager rm-1: request 2; {reason}")]),
         ]
     );
     let metrics = server.send("viewer", "GET", "/metrics", None).await.text().await.unwrap();

@@ -8,6 +8,7 @@ use std::{
 use callboard::access::{Digest, Secret};
 use reqwest::{Client, Response};
 use serde_json::{Value, json};
+use sha2::Digest as _;
 use tempfile::TempDir;
 
 pub use crate::common::{LIMIT, command as program, until};
@@ -87,6 +88,11 @@ impl Server {
 /// The token of a caller, the same in every test.
 pub fn token(caller: &str) -> String {
     format!("cbt_secret-of-{caller}")
+}
+
+/// The checksum of [`CONFIG`].
+pub fn checksum() -> String {
+    sha2::Sha256::digest(CONFIG).iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
 /// A line of the tokens file.

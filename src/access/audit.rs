@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
+    fmt, io,
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc::Sender},
     time::{Duration, Instant},
@@ -267,13 +268,24 @@ impl Drop for Pending {
     }
 }
 
+/// What is in the files from an id on, which blocks.
+pub struct Older {
+    /// The first id that is in a file.
+    pub begins: u64,
+    /// One by one; what is damaged is left out.
+    pub records: Box<dyn Iterator<Item = Record> + Send>,
+}
+
+/// Looks into the files from an id on, blocking.
+pub type Files = Box<dyn Fn(u64) -> io::Result<Older> + Send + Sync>;
+
 /// The log. Whoever changes something through a door is in it.
-#[derive(Debug)]
 pub struct Audit {
     inner: Mutex<Inner>,
     /// Up to this one they can be read: what nobody could find after a kill is shown to nobody, unless the disk is at fault.
     newest: watch::Sender<u64>,
     standing: Mutex<Standing>,
+    files: Option<Files>,
 }
 
 /// How far the files of the log are behind.
@@ -283,6 +295,12 @@ pub struct Standing {
     pub waiting: usize,
     /// Why the disk does not take them.
     pub failing: Option<Arc<str>>,
+}
+
+impl fmt::Debug for Audit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Audit").field("newest", &*self.newest.borrow()).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -348,7 +366,21 @@ impl Audit {
             }),
             newest: watch::Sender::new(next - 1),
             standing: Mutex::default(),
+            files: None,
         }
+    }
+
+    /// The same, with files in which there is more than in memory.
+    pub fn with_files(self, files: Files) -> Audit {
+        Audit { files: Some(files), ..self }
+    }
+
+    /// What the files have from an id on, blocking; `None` where there are none.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn older(&self, id: u64) -> io::Result<Option<Older>> {
+        self.files.as_ref().map(|files| files(id)).transpose()
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -199,7 +199,7 @@ fn shown(line: &Line) -> String {
         Line::Gap { gap } if gap.reason == "damage" => {
             format!("(records {} to {} were in lines of the server's files that are damaged)\n", gap.from, gap.to)
         }
-        Line::Gap { gap } => format!("(records {} to {} are in the files of the server only)\n", gap.from, gap.to),
+        Line::Gap { gap } => format!("(records {} to {} are not in the server's memory: --from reads what its files have)\n", gap.from, gap.to),
         Line::Closed { .. } | Line::End { .. } => String::new(),
     }
 }

@@ -4,7 +4,7 @@
 use std::{
     collections::VecDeque,
     fs::{self, File, OpenOptions},
-    io::{self, Write as _},
+    io::{self, BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -19,7 +19,7 @@ use anyhow::Context as _;
 use crate::{
     access::{
         Audit,
-        audit::{KEPT, Record, Standing},
+        audit::{KEPT, Older, Record, Standing},
     },
     store::files,
 };
@@ -55,7 +55,9 @@ pub fn open(data: Option<&Path>) -> anyhow::Result<Kept> {
     files::make_dir(&dir).with_context(named)?;
     let kept = read(&dir).with_context(named)?;
     let (sender, records) = mpsc::channel();
-    let audit = Arc::new(Audit::resumed(kept, Some(sender)));
+    let of_files = dir.clone();
+    let audit = Audit::resumed(kept, Some(sender)).with_files(Box::new(move |id| older(&of_files, id)));
+    let audit = Arc::new(audit);
     let (mut log, told) = (Log { dir, file: None }, Arc::downgrade(&audit));
     let write = move || {
         log.write_all(&records, |id, standing| _ = told.upgrade().map(|audit| audit.went(id, standing)));
@@ -112,6 +114,17 @@ fn read(dir: &Path) -> io::Result<Vec<Record>> {
     }
     kept.drain(..kept.len().saturating_sub(KEPT));
     Ok(kept)
+}
+
+/// What is in the files from an id on. A file that has gone meanwhile, or cannot be read, is left out as damage is.
+fn older(dir: &Path, id: u64) -> io::Result<Older> {
+    let files = listed(dir)?;
+    let begins = files.first().map_or(u64::MAX, |(first, _)| *first);
+    let skip = files.partition_point(|(first, _)| *first <= id).saturating_sub(1);
+    let opened = files.into_iter().skip(skip).filter_map(|(_, path)| File::open(path).ok());
+    let lines = opened.flat_map(|file| BufReader::new(file).split(b'\n').map_while(Result::ok));
+    let records = lines.filter_map(|line| serde_json::from_slice::<Record>(&line).ok());
+    Ok(Older { begins, records: Box::new(records.filter(move |record| record.id >= id)) })
 }
 
 /// First id and path of each file, oldest first.
@@ -322,6 +335,27 @@ mod tests {
     fn record(id: u64, detail: &str) -> Arc<Record> {
         let entry = Entry { detail: detail.to_owned(), ..Entry::default() };
         Arc::new(Record { id, time: String::new(), entry })
+    }
+
+    #[test]
+    fn what_is_not_in_memory_is_read_from_the_files() {
+        let data = tempfile::tempdir().unwrap();
+        let dir = data.path().join("audit");
+        files::make_dir(&dir).unwrap();
+        let lines = |ids: std::ops::RangeInclusive<u64>| -> String {
+            ids.map(|id| serde_json::to_string(&*record(id, "")).unwrap() + "\n").collect()
+        };
+        fs::write(dir.join(name(11)), lines(11..=20) + "{\"id\":21,\"tim\n" + &lines(22..=30)).unwrap();
+        fs::write(dir.join(name(31)), lines(31..=40)).unwrap();
+        let kept = open(Some(data.path())).unwrap();
+        let from = |id| {
+            let older = kept.audit.older(id).unwrap().unwrap();
+            (older.begins, older.records.map(|record| record.id).collect::<Vec<_>>())
+        };
+        assert_eq!(from(1), (11, (11..=20).chain(22..=40).collect()));
+        assert_eq!(from(21), (11, (22..=40).collect()));
+        assert_eq!(from(33), (11, (33..=40).collect()));
+        assert!(Audit::default().older(1).unwrap().is_none());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `GET /api/v1/audit`: who did what, as NDJSON.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
 use actix_web::{
     HttpRequest, HttpResponse,
@@ -9,10 +9,13 @@ use actix_web::{
 };
 use futures::stream;
 use serde_json::json;
-use tokio::sync::watch;
+use tokio::{sync::watch, task::spawn_blocking};
 
 use crate::{
-    access::{Audit, audit::Record},
+    access::{
+        Audit,
+        audit::{Older, Record},
+    },
     actors::topology::Topology,
     http::{
         doors::Doors,
@@ -36,7 +39,11 @@ pub(super) fn routes() -> Vec<Route> {
         Access::Operator
             .get("/api/v1/audit")
             .to(audit, "Who did what, oldest first")
-            .query("from", count(), "first id; left out: the oldest that is kept in memory")
+            .query(
+                "from",
+                count(),
+                "first id, also of those that are in files only; left out: the oldest that is kept in memory",
+            )
             .query("follow", yes_or_no(), "go on with new records, for ever")
             .query("redact", yes_or_no(), "without names, addresses and details")
             .lines("A record in a line with its id, a gap, or as the last one where to go on, or that the server ends")
@@ -70,7 +77,10 @@ async fn audit(request: HttpRequest, doors: Data<Doors>) -> Result<HttpResponse,
     }
     let topology = doors.topology.clone();
     let ready = VecDeque::new();
-    let reader = Reader { newest, log, topology, next: from.max(1), follow, redact, ready, ended: false };
+    // Whoever names no id asks for what is in memory.
+    let files = from > 0;
+    let reader =
+        Reader { newest, log, topology, next: from.max(1), follow, redact, ready, ended: false, files, older: None };
     let lines = stream::unfold(reader, |mut reader| async move {
         let line = reader.line().await?;
         Some((Ok::<_, std::convert::Infallible>(line), reader))
@@ -94,6 +104,10 @@ struct Reader {
     redact: bool,
     ready: VecDeque<Bytes>,
     ended: bool,
+    /// It reads files too.
+    files: bool,
+    /// Where it is in them.
+    older: Option<Older>,
 }
 
 impl Reader {
@@ -106,7 +120,7 @@ impl Reader {
             if self.ended {
                 return None;
             }
-            self.look();
+            self.look().await;
             if !self.ready.is_empty() {
                 continue;
             }
@@ -135,19 +149,59 @@ impl Reader {
         self.next = before;
     }
 
-    fn look(&mut self) {
-        let (oldest, records) = self.log.from(self.next, BATCH);
-        if self.next < oldest {
+    async fn look(&mut self) {
+        let (mut oldest, mut records) = self.log.from(self.next, BATCH);
+        if self.next < oldest && self.files {
+            self.look_into_files(oldest).await;
+            (oldest, records) = self.log.from(self.next, BATCH);
+        }
+        if self.next < oldest && self.ready.is_empty() {
             self.gap(oldest, "retention");
         }
-        for record in records {
-            if self.next < record.id {
-                self.gap(record.id, "damage");
-            }
-            self.next = record.id + 1;
-            let record: Record = if self.redact { (*record).clone().redacted(route) } else { (*record).clone() };
-            self.ready.push_back(text(&record));
+        if self.next >= oldest {
+            records.iter().for_each(|record| self.take(record));
         }
+    }
+
+    /// The next records that memory does not have.
+    async fn look_into_files(&mut self, oldest: u64) {
+        let (log, next, before) = (self.log.clone(), self.next, self.older.take());
+        let read = move || -> io::Result<Option<(Older, Vec<Record>)>> {
+            let older = before.map_or_else(|| log.older(next), |before| Ok(Some(before)))?;
+            Ok(older.map(|mut older| {
+                let records = older.records.by_ref().take(BATCH).collect();
+                (older, records)
+            }))
+        };
+        let read = spawn_blocking(read).await.map_err(io::Error::other).and_then(|read| read);
+        let (older, records) = match read {
+            Ok(Some(read)) => read,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::error!(code = "audit-damaged", %error, "the files of the audit log cannot be read");
+                return;
+            }
+        };
+        if self.next < older.begins {
+            self.gap(older.begins.min(oldest), "retention");
+        }
+        records.iter().take_while(|record| record.id < oldest).for_each(|record| self.take(record));
+        if records.last().is_some_and(|last| last.id + 1 < oldest) {
+            self.older = Some(older);
+        } else if self.next < oldest {
+            self.gap(oldest, "damage");
+        }
+    }
+
+    fn take(&mut self, record: &Record) {
+        if self.next < record.id {
+            self.gap(record.id, "damage");
+        }
+        self.next = record.id + 1;
+        // A follower that falls behind is as good as one that has named where it is.
+        self.files = true;
+        let record = record.clone();
+        self.ready.push_back(if self.redact { text(&record.redacted(route)) } else { text(&record) });
     }
 }
 

@@ -1,9 +1,10 @@
 //! `callboard audit`: who did what, from a running server.
 
-use std::{io::Write, process::ExitCode};
+use std::{collections::VecDeque, io::Write, process::ExitCode};
 
 use clap::Args;
 use hyper::Method;
+use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::{
@@ -17,7 +18,11 @@ use super::{
     place::Place,
     url,
 };
-use crate::access::audit::Record;
+use crate::{
+    access::audit::{KEPT, Record},
+    domain::types::Nanos,
+    http::api::time::moment,
+};
 
 /// Shows who changed what through any door
 #[derive(Args, Clone, Debug)]
@@ -28,6 +33,18 @@ pub struct AuditArgs {
     /// From this id on; from the oldest that is kept in memory where it is left out
     #[arg(long, value_name = "ID")]
     pub from: Option<u64>,
+    /// So many at most: the newest ones
+    #[arg(long, short = 'n', value_name = "COUNT", conflicts_with = "follow")]
+    pub count: Option<usize>,
+    /// Only of whom this is the name
+    #[arg(long, value_name = "NAME")]
+    pub who: Option<String>,
+    /// Only from this time on: 2026-11-20T19:00:00Z, 2026-11-20 for its midnight (UTC), or 1h for an hour ago
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Only up to this time, written in the same ways
+    #[arg(long, value_name = "TIME", conflicts_with = "follow")]
+    pub until: Option<String>,
     /// Go on with what comes, for ever: a server that went away is asked again until it is back
     #[arg(long)]
     pub follow: bool,
@@ -75,6 +92,41 @@ struct Gap {
     reason: String,
 }
 
+/// Which records are shown.
+#[derive(Debug, Default)]
+struct Wanted {
+    who: Option<String>,
+    since: Option<Nanos>,
+    until: Option<Nanos>,
+}
+
+impl Wanted {
+    fn of(args: &AuditArgs) -> Result<Wanted, String> {
+        let now = Timestamp::now();
+        let time = |field: &str, text: &Option<String>| {
+            let time = |text| moment(field, text, nanos(now)).map_err(|problem| problem.detail);
+            text.as_deref().map(time).transpose()
+        };
+        Ok(Wanted { who: args.who.clone(), since: time("since", &args.since)?, until: time("until", &args.until)? })
+    }
+
+    fn has(&self, record: &Record) -> bool {
+        let time = record.time.parse().map(nanos).unwrap_or_default();
+        self.who.as_ref().is_none_or(|who| *who == record.entry.who)
+            && self.since.is_none_or(|since| since <= time)
+            && self.until.is_none_or(|until| time <= until)
+    }
+
+    /// It may be older than what is in the server's memory.
+    fn is_in_files(&self) -> bool {
+        self.who.is_some() || self.since.is_some() || self.until.is_some()
+    }
+}
+
+fn nanos(time: Timestamp) -> Nanos {
+    Nanos(time.as_nanosecond().clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+}
+
 /// What was read so far.
 #[derive(Debug, Default)]
 struct Progress {
@@ -101,10 +153,17 @@ impl Progress {
 
 /// Runs the command.
 pub async fn run(args: AuditArgs) -> ExitCode {
+    let wanted = match Wanted::of(&args) {
+        Ok(wanted) => wanted,
+        Err(fault) => {
+            out::note(format_args!("callboard: {fault}"));
+            return ExitCode::FAILURE;
+        }
+    };
     let mut progress = Progress { next: args.from, ..Progress::default() };
     let mut told = String::new();
     loop {
-        match read(&args, &mut progress, &mut out::stdout()).await {
+        match read(&args, &wanted, &mut progress, &mut out::stdout()).await {
             Ok(()) => return ExitCode::SUCCESS,
             Err(Error::Lost(what)) if args.follow && progress.reached => {
                 if what != told {
@@ -122,12 +181,13 @@ pub async fn run(args: AuditArgs) -> ExitCode {
 }
 
 /// Prints one answer.
-async fn read(args: &AuditArgs, progress: &mut Progress, out: &mut impl Write) -> Result<(), Error> {
+async fn read(args: &AuditArgs, wanted: &Wanted, progress: &mut Progress, out: &mut impl Write) -> Result<(), Error> {
     let client = Client::new(&args.server, &args.trust).map_err(Error::Refused)?;
     let server = args.server.trim_end_matches('/');
     let lost = |error: Failed| Error::Lost(error.of_server(&args.server));
     let mut answer = loop {
-        let from = progress.next.map_or(String::new(), |from| format!("&from={from}"));
+        let all = wanted.is_in_files() || args.count.is_some_and(|count| count > KEPT);
+        let from = progress.next.or(all.then_some(1)).map_or(String::new(), |from| format!("&from={from}"));
         let url = format!("{server}/api/v1/audit?follow={}&redact={}{from}", args.follow, args.redact);
         let answer = client.send(Method::GET, &url, None).await.map_err(lost)?;
         if !progress.place.moves_to(client.answered()) {
@@ -144,6 +204,7 @@ async fn read(args: &AuditArgs, progress: &mut Progress, out: &mut impl Write) -
     }
     progress.reached = true;
     let mut rest = Vec::new();
+    let mut newest = VecDeque::new();
     let broke = |error: Failed| Error::Lost(format!("{}: {error}", args.server));
     while let Some(chunk) = answer.chunk().await.map_err(broke)? {
         rest.extend_from_slice(&chunk);
@@ -159,8 +220,27 @@ async fn read(args: &AuditArgs, progress: &mut Progress, out: &mut impl Write) -
             if !progress.is_news(&line, text) {
                 continue;
             }
-            out.write_all(if args.json { format!("{text}\n") } else { shown(&line) }.as_bytes())?;
-            out.flush()?;
+            let record = match &line {
+                Line::Record(record) => Some(record),
+                _ => None,
+            };
+            if record.is_some_and(|record| !wanted.has(record)) {
+                continue;
+            }
+            let shown = if args.json { format!("{text}\n") } else { shown(&line) };
+            match (args.count, record) {
+                (Some(count), Some(_)) => {
+                    newest.push_back(shown);
+                    newest.drain(..newest.len().saturating_sub(count));
+                }
+                // Where the newest are asked for, it is about none that is missing before them.
+                (Some(_), None) if matches!(line, Line::Gap { .. }) => {}
+                _ => {
+                    newest.drain(..).try_for_each(|shown: String| out.write_all(shown.as_bytes()))?;
+                    out.write_all(shown.as_bytes())?;
+                    out.flush()?;
+                }
+            }
         }
     }
     if args.follow { Err(Error::Lost(format!("{}: the connection ended", args.server))) } else { Ok(()) }
@@ -199,7 +279,10 @@ fn shown(line: &Line) -> String {
         Line::Gap { gap } if gap.reason == "damage" => {
             format!("(records {} to {} were in lines of the server's files that are damaged)\n", gap.from, gap.to)
         }
-        Line::Gap { gap } => format!("(records {} to {} are not in the server's memory: --from reads what its files have)\n", gap.from, gap.to),
+        Line::Gap { gap } => format!(
+            "(records {} to {} are not in the server's memory: --from reads what its files have)\n",
+            gap.from, gap.to
+        ),
         Line::Closed { .. } | Line::End { .. } => String::new(),
     }
 }

@@ -17,7 +17,10 @@ use tonic::{
     transport::Channel,
 };
 
-use crate::access::rig::{CONFIG, LIMIT, Server, checksum, line, standard, token, until};
+use crate::{
+    access::rig::{CONFIG, LIMIT, Server, checksum, line, program, standard, token, until},
+    common::Program,
+};
 
 async fn register(channel: &Channel, caller: &str) -> Code {
     let message = RegisterResourceManagerRequest { rm_id: "rm-2".into(), config: "[".into(), ..Default::default() };
@@ -141,7 +144,7 @@ async fn a_configuration_has_its_checksum_and_a_failure_its_reason() {
         rows.iter().find(is_it).unwrap_or_else(|| panic!("{status} {action} in {rows:?}"))["detail"].to_string()
     };
     assert_eq!(told("200", "/configuration"), format!("\"checksum {}\"", checksum()));
-    assert!(told("400", "/configuration").contains("partitions"), "{}", told("400", "/configuration"));
+    assert!(told("400", "/configuration").contains("cannot unmarshal"));
     assert!(told("404", "/nope/").contains("partition 'nope' not found"));
     assert!(told("400", "/log/level").contains("loud"));
     let registration = told("InvalidArgument", "RegisterResourceManager");
@@ -180,10 +183,10 @@ async fn what_came_of_a_stream_is_in_the_log() {
         assert_eq!(end(plain.update_allocation(stream("second", allocations)).await).await, expected);
         let requests = ext::Request { rm_id: rm(name), ..Default::default() };
         assert_eq!(end(extension.requests(stream("second", requests)).await).await, expected);
-        let hello = reply::Reply::Hello(Hello { rm_id: rm(name), ..Default::default() });
-        let hello = Reply { reply: Some(hello), ..Default::default() };
-        assert_eq!(end(extension.callbacks(stream("second", hello)).await).await, expected);
     }
+    let hello = reply::Reply::Hello(Hello { rm_id: rm("rm-1"), ..Default::default() });
+    let hello = Reply { reply: Some(hello), ..Default::default() };
+    assert_eq!(end(extension.callbacks(stream("second", hello)).await).await, Code::PermissionDenied);
     // One that goes on is told of as soon as it answers.
     let requests = ext::Request { rm_id: rm("rm-1"), ..Default::default() };
     let open = extension.requests(stream("shim", requests)).await;
@@ -198,13 +201,61 @@ async fn what_came_of_a_stream_is_in_the_log() {
         told
     };
     let streams = [
-        "/callboard.v1.SchedulerExtension/Callbacks",
         "/callboard.v1.SchedulerExtension/Requests",
         "/si.v1.Scheduler/UpdateAllocation",
         "/si.v1.Scheduler/UpdateApplication",
         "/si.v1.Scheduler/UpdateNode",
     ];
     let expected = streams.map(|stream| [format!("{stream} failed 1"), format!("{stream} refused 1")]);
-    assert_eq!(of("second"), expected.concat());
+    let callbacks = "/callboard.v1.SchedulerExtension/Callbacks refused 1".to_owned();
+    assert_eq!(of("second"), [&[callbacks], &expected.concat()[..]].concat());
     assert_eq!(of("shim"), ["/callboard.v1.SchedulerExtension/Requests done 1"]);
+}
+
+#[tokio::test]
+async fn records_that_are_in_files_only_are_read_from_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let audit = dir.path().join("audit");
+    std::fs::create_dir(&audit).unwrap();
+    let many = 10_600;
+    let record = |id: u64| {
+        let (time, who) = (
+            format!("2026-01-01T{:02}:{:02}:00Z", id / 600, id / 10 % 60),
+            if id % 1_000 == 7 { "alice" } else { "k8s" },
+        );
+        json!({"id": id, "time": time, "door": "http", "who": who, "action": "POST /x", "outcome": "done"}).to_string()
+            + "\n"
+    };
+    std::fs::write(audit.join("000000000011.jsonl"), (11..=300).map(record).collect::<String>()).unwrap();
+    let rest = (301..=many).filter(|id| *id != 500).map(record).collect::<String>();
+    std::fs::write(audit.join("000000000301.jsonl"), rest).unwrap();
+    let server = Program::start(&["--data", &dir.path().display().to_string()]);
+    let url = format!("{}/api/v1/audit", server.address("http"));
+    let read = async |query: &str| {
+        let text = reqwest::get(format!("{url}{query}")).await.unwrap().text().await.unwrap();
+        text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect::<Vec<_>>()
+    };
+    let all = read("?from=1").await;
+    assert_eq!(all[0], json!({"gap": {"from": 1, "to": 10, "reason": "retention"}}));
+    let gaps: Vec<_> = all[1..].iter().filter(|line| !line["gap"].is_null()).collect();
+    assert_eq!(gaps, [&json!({"gap": {"from": 500, "to": 500, "reason": "damage"}})]);
+    let ids: Vec<u64> = all.iter().filter_map(|line| line["id"].as_u64()).collect();
+    assert_eq!(ids, (11..=many).filter(|id| *id != 500).collect::<Vec<_>>());
+    assert_eq!(all.last().unwrap(), &json!({"next": many + 1}));
+    let newer = read("").await;
+    assert_eq!(newer[0]["gap"]["reason"], "retention", "what is in memory, where no id is named");
+    assert_eq!(newer.len(), 10_002);
+
+    let shown = |more: &[&str]| {
+        let done =
+            program(&[&["audit", "--json", "--server", &server.address("http")], more].concat()).output().unwrap();
+        let text = String::from_utf8(done.stdout).unwrap();
+        let ids = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].as_u64());
+        (done.status.success(), ids.collect::<Vec<_>>())
+    };
+    assert_eq!(shown(&["--who", "alice", "--until", "2026-01-01T04:00:00Z"]), (true, vec![1_007, 2_007]));
+    assert_eq!(shown(&["--since", "2026-01-01T17:39:00Z", "-n", "3"]), (true, vec![10_598, 10_599, 10_600]));
+    assert_eq!(shown(&["-n", "1"]), (true, vec![10_600]));
+    assert_eq!(shown(&["--who", "alice", "-n", "1"]), (true, vec![10_007]));
+    assert_eq!(shown(&["--since", "soon"]), (false, vec![]));
 }

@@ -271,7 +271,7 @@ impl Mending<'_> {
     /// What an operator has to know.
     fn damage(&self) -> Vec<String> {
         let mut damage = Vec::new();
-        let mut lost = None;
+        let (mut lost, mut doubtful) = (None, None);
         if let Err(merged) = &self.log {
             if !merged.log.is_none() {
                 damage.push(format!("{}: {}; restored from {}", eventlog::FILE, merged.log, copy::FILE));
@@ -279,7 +279,7 @@ impl Mending<'_> {
             if !merged.copy.is_none() {
                 damage.push(format!("{}: {}; made anew from {}", copy::FILE, merged.copy, eventlog::FILE));
             }
-            lost = numbers(&merged.lost);
+            (lost, doubtful) = (numbers(&merged.lost), numbers(&merged.doubtful));
         }
         if self.set.missing > 0 {
             let many = self.set.missing;
@@ -293,11 +293,14 @@ impl Mending<'_> {
         }
         damage.extend(self.set.faults.iter().cloned());
         damage.extend(lost.as_ref().map(|lost| format!("{}: {lost} cannot be read in either file", eventlog::FILE)));
+        let taken =
+            |lines| format!("{}: {lines} damaged in both files, and in force as it can be read", eventlog::FILE);
+        damage.extend(doubtful.as_ref().map(taken));
         if damage.is_empty() {
             return damage;
         }
         let report = self.path.join(REPORT).display().to_string();
-        damage.push(match lost {
+        damage.push(match lost.or(doubtful) {
             None => format!("no drain or undrain is lost; look after the disk, then remove {report}"),
             Some(_) => format!(
                 "a drain or undrain may be lost, and all others are in force: compare `callboard resource drain` with what has \

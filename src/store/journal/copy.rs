@@ -83,6 +83,27 @@ pub fn read(line: &[u8]) -> Option<Line<'_>> {
     Some(Line { number: number.parse().ok().filter(|_| whole)?, written, text })
 }
 
+/// Whether a damaged line with this number was of this text: its checksum says so, or nothing but a letter of that is damaged.
+/// `None`: it has no checksum.
+pub fn was_of(damaged: &[u8], number: u64, text: &[u8]) -> Option<bool> {
+    let number = number.to_string();
+    // By place, as what stands between the fields may be what is damaged.
+    let (sum, rest) = damaged.get(number.len() + 2..)?.split_at_checked(8)?;
+    if sum.iter().filter(|letter| letter.is_ascii_hexdigit()).count() < 7 {
+        return None;
+    }
+    Some(match sum.iter().zip(checksum(&number, text).as_bytes()).filter(|(a, b)| a != b).count() {
+        0 => true,
+        1 => rest.get(1..) == Some(text),
+        _ => false,
+    })
+}
+
+/// The text of a damaged line, as it stands there.
+pub fn text_of(damaged: &[u8]) -> Option<&[u8]> {
+    damaged.splitn(3, |byte| *byte == b' ').nth(2)
+}
+
 /// Appends a line with its newline.
 pub fn write(sign: u8, number: u64, text: &[u8], to: &mut Vec<u8>) {
     let number = number.to_string();
@@ -115,9 +136,18 @@ mod tests {
                 let mut damaged = line.to_vec();
                 damaged[at] ^= 1 << bit;
                 assert_eq!(read(&damaged), None, "byte {at}, bit {bit}");
+                assert_eq!(was_of(&damaged, 17, b"{\"a\":1}"), Some(true), "byte {at}, bit {bit}");
+                for other in [&b"{\"a\":3}"[..], b"{\"b\":1}", b""] {
+                    assert_eq!(was_of(&damaged, 17, other), Some(false), "byte {at}, bit {bit}");
+                }
+                // The same damage in the log.
+                if at >= line.len() - 7 {
+                    assert_eq!(was_of(&damaged, 17, &damaged[line.len() - 7..]), Some(false), "byte {at}, bit {bit}");
+                }
             }
             assert_eq!(read(&line[..at]), None);
         }
+        assert_eq!(was_of(b"something else altogether", 17, b"{\"a\":1}"), None);
         write(PLANNED, 18, b"", &mut bytes);
         assert_eq!(read(b"?18 "), None);
         let last = bytes.strip_suffix(b"\n").unwrap().rsplit(|byte| *byte == b'\n').next().unwrap();

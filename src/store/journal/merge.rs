@@ -3,7 +3,10 @@
 use std::{collections::HashMap, fmt};
 
 use super::copy::{self, Title};
-use crate::{domain::idset::IdSet, store::eventlog::Record};
+use crate::{
+    domain::{idset::IdSet, journal::Past},
+    store::eventlog::Record,
+};
 
 /// Lines between two numbers of a copy that are believed to be missing at most; more is damage.
 const LONGEST_HOLE: u64 = 1_000_000;
@@ -30,6 +33,8 @@ pub struct Merged {
     pub copy: Trouble,
     /// Numbers of lines that neither has: in the copy, or in the log where that has more.
     pub lost: Vec<u64>,
+    /// Numbers of lines that were taken from damaged text: both have one, and the checksum is that of neither.
+    pub doubtful: Vec<u64>,
 }
 
 /// What was wrong with one of the files; the other made up for it, where nothing is lost.
@@ -71,11 +76,11 @@ pub fn numbers(lines: &[u64]) -> Option<String> {
     }
 }
 
-/// A line of the copy, by its number: `None` where it is damaged or missing.
-type Entry<'a> = Option<copy::Line<'a>>;
+/// A line of the copy, by its number; or what stands there where it is damaged: nothing where it is missing.
+type Entry<'a> = Result<copy::Line<'a>, &'a [u8]>;
 
 /// Puts together what is readable. What the copy holds is certain, for it has checksums; what only the log has counts where
-/// it is an event.
+/// it is an event, and where the copy has something else there with a checksum of something else again, that is told.
 pub fn merge(log: &File, copy: &File) -> Merged {
     let mut merged = Merged::default();
     let entries = entries(copy, &mut merged.copy);
@@ -96,7 +101,7 @@ pub fn merge(log: &File, copy: &File) -> Merged {
     }
     let (mut i, mut j) = (0, 0);
     while i < entries.len() || j < lines.len() {
-        if let (Some(Some(entry)), Some(line)) = (entries.get(i), lines.get(j))
+        if let (Some(Ok(entry)), Some(line)) = (entries.get(i), lines.get(j))
             && entry.text == *line
         {
             merged.lines.push(line.to_vec());
@@ -118,7 +123,7 @@ fn next_in_both(entries: &[Entry<'_>], j: usize, places: &HashMap<&[u8], Vec<usi
         if best.is_some_and(|(cost, _)| a >= cost) {
             break;
         }
-        let Some(found) = entry.as_ref().and_then(|entry| places.get(entry.text)) else { continue };
+        let Some(found) = entry.as_ref().ok().and_then(|entry| places.get(entry.text)) else { continue };
         let near = found.partition_point(|at| *at < j + a);
         let before = near.checked_sub(1).and_then(|at| found.get(at)).filter(|at| **at >= j);
         for at in before.into_iter().chain(found.get(near)) {
@@ -140,18 +145,30 @@ impl Merged {
             let line = lines.get(at);
             match entry {
                 // Never acknowledged.
-                Some(entry) if !entry.written => {}
-                Some(entry) => {
+                Ok(entry) if !entry.written => {}
+                Ok(entry) => {
                     self.lines.push(entry.text.to_vec());
                     match line {
                         Some(_) => self.log.damaged.push((j + at) as u64 + 1),
                         None => self.log.missing.push(number),
                     }
                 }
-                None => {
+                Err(damaged) => {
                     self.copy.damaged.push(number);
-                    match line.filter(|line| says_something(line)) {
-                        Some(line) => self.lines.push(line.to_vec()),
+                    let found = line.filter(|line| says_something(line)).copied();
+                    if let Some(line) = found.filter(|line| copy::was_of(damaged, number, line) != Some(false)) {
+                        self.lines.push(line.to_vec());
+                        continue;
+                    }
+                    let text = copy::text_of(damaged);
+                    // A drain that can still be read counts, whichever of them has it; an undrain may be that of another node.
+                    let texts = [text, found].into_iter().flatten().filter_map(|line| Some((line, past(line)?)));
+                    let texts = texts.filter(|(_, past)| !matches!(past, Some(Past::Undrain { .. })));
+                    match texts.max_by_key(|(_, past)| past.is_some()) {
+                        Some((line, _)) => {
+                            self.lines.push(line.to_vec());
+                            self.doubtful.push(number);
+                        }
                         None => self.lost.push(number),
                     }
                 }
@@ -175,7 +192,12 @@ impl Merged {
 
 /// It is an event, and where it is to bring something back it says what (J6.2).
 fn says_something(line: &[u8]) -> bool {
-    Record::parse(line).is_ok_and(|record| record.past().is_ok())
+    past(line).is_some()
+}
+
+/// What an event brings back, if anything; `None` where it is none, or does not say what.
+fn past(line: &[u8]) -> Option<Option<Past>> {
+    Record::parse(line).ok()?.past().ok()
 }
 
 /// The copy's lines by number.
@@ -200,13 +222,16 @@ fn entries<'a>(copy: &'a File, trouble: &mut Trouble) -> Vec<Entry<'a>> {
         None => trouble.whole = Some("it has no first line".to_owned()),
     }
     let mut entries: Vec<Entry<'a>> = Vec::new();
+    let mut whole = 0;
     for line in lines {
         let next = entries.len() as u64 + 1;
-        let entry = copy::read(line).filter(|entry| (next..next + LONGEST_HOLE).contains(&entry.number));
+        let entry = copy::read(line).filter(|entry| (whole + 1..next + LONGEST_HOLE).contains(&entry.number));
         if let Some(entry) = &entry {
-            entries.resize((entry.number - 1) as usize, None);
+            // Damage may have made several lines of one, too.
+            entries.resize((entry.number - 1) as usize, Err(&[]));
+            whole = entry.number;
         }
-        entries.push(entry);
+        entries.push(entry.ok_or(line));
     }
     entries
 }
@@ -237,8 +262,8 @@ mod tests {
         File::Bytes(bytes)
     }
 
-    /// A copy with a line for each letter; `!` is one that cannot be read, `_` one that is missing, and those behind `?` were
-    /// about to be written.
+    /// A copy with a line for each letter; a capital is one whose text alone is damaged, `!` one that cannot be read, `_` one that
+    /// is missing, and those behind `?` were about to be written.
     fn copy(letters: &str) -> File {
         let mut bytes = copy::title().into_bytes();
         let (mut number, mut sign) = (0, copy::WRITTEN);
@@ -250,6 +275,11 @@ mod tests {
                 }
                 '!' => bytes.extend(b"+9 damaged\n"),
                 '_' => {}
+                'A'..='Z' => {
+                    copy::write(sign, number + 1, &event(letter.to_ascii_lowercase()), &mut bytes);
+                    let end = bytes.len();
+                    bytes[end - 2] = b'?';
+                }
                 letter => copy::write(sign, number + 1, &event(letter), &mut bytes),
             }
             number += 1;
@@ -261,7 +291,9 @@ mod tests {
     fn merged(log: &File, copy: &File) -> (String, [String; 3]) {
         let merged = merge(log, copy);
         let letter = |line: &Vec<u8>| char::from(line[line.len() - 3]);
-        let said = [merged.log.to_string(), merged.copy.to_string(), numbers(&merged.lost).unwrap_or_default()];
+        let doubtful = numbers(&merged.doubtful).map(|lines| format!("{lines} doubtful"));
+        let lost = numbers(&merged.lost).into_iter().chain(doubtful).collect::<Vec<_>>().join(", ");
+        let said = [merged.log.to_string(), merged.copy.to_string(), lost];
         (merged.lines.iter().map(letter).collect(), said)
     }
 
@@ -283,29 +315,41 @@ mod tests {
             // Lines of the same text.
             ("aba", "__a", "aba", ["", "lines 1-2 damaged", ""]),
             ("!aab", "aaab", "aaab", ["line 1 damaged", "", ""]),
-            ("aaab", "aa!b", "aaab", ["", "line 3 damaged", ""]),
+            ("aaab", "aaAb", "aaab", ["", "line 3 damaged", ""]),
             // What was about to be written counts where the log has it.
             ("ab", "ab?c", "ab", ["", "", ""]),
             ("abc", "ab?cd", "abc", ["", "", ""]),
             ("a!", "ab?c", "ab", ["line 2 damaged", "", ""]),
             // The copy is damaged.
-            ("abc", "a!c", "abc", ["", "line 2 damaged", ""]),
+            ("abc", "aBc", "abc", ["", "line 2 damaged", ""]),
             ("abc", "a_c", "abc", ["", "line 2 damaged", ""]),
-            ("abc", "ab!", "abc", ["", "line 3 damaged", ""]),
+            ("abc", "abC", "abc", ["", "line 3 damaged", ""]),
             ("abcd", "ab", "abcd", ["", "lines 3-4 missing", ""]),
             ("abc", "", "abc", ["", "lines 1-3 missing", ""]),
             // Both are, in different places.
-            ("!bcd", "ab!d", "abcd", ["line 1 damaged", "line 3 damaged", ""]),
+            ("!bcd", "abCd", "abcd", ["line 1 damaged", "line 3 damaged", ""]),
             ("a!cd", "ab", "abcd", ["line 2 damaged", "lines 3-4 missing", ""]),
-            ("ab", "!bcd", "abcd", ["lines 3-4 missing", "line 1 damaged", ""]),
+            ("ab", "Abcd", "abcd", ["lines 3-4 missing", "line 1 damaged", ""]),
             // In the same place: what it said cannot be known.
             ("a!c", "a!c", "ac", ["", "line 2 damaged", "line 2"]),
             ("ab", "ab!", "ab", ["", "line 3 damaged", "line 3"]),
             ("a!c", "a", "ac", ["", "line 3 missing", "line 2"]),
+            // The log has a line there, and the checksum is that of another.
+            ("abc", "aXc", "abc", ["", "line 2 damaged", "line 2 doubtful"]),
+            ("abc", "a!c", "abc", ["", "line 2 damaged", ""]),
         ] {
             let (found, told) = merged(&log(in_log), &copy(in_copy));
             assert_eq!((found.as_str(), told), (lines, said.map(str::to_owned)), "{in_log} {in_copy}");
         }
+    }
+
+    #[test]
+    fn one_line_of_the_copy_may_have_become_two() {
+        let File::Bytes(mut bytes) = copy("abc") else { unreachable!("it is made above") };
+        let at = bytes.windows(4).position(|some| some == b"name").unwrap();
+        bytes[at] = b'\n';
+        let (lines, said) = merged(&log("abc"), &File::Bytes(bytes));
+        assert_eq!((lines.as_str(), said), ("abc", [String::new(), "line 1 damaged".to_owned(), String::new()]));
     }
 
     #[test]

@@ -304,6 +304,43 @@ fn where_both_are_damaged_in_the_same_place_the_rest_holds_and_it_is_told_that_s
 }
 
 #[test]
+fn a_line_that_a_bit_was_flipped_of_in_both_files_may_be_lost_and_no_node_is_undrained_by_it() {
+    let dir = directory();
+    let state = journal(dir.path()).pop().unwrap();
+    let flipped = |from: &str, to: &str, in_log: (&str, &str)| {
+        let dir = with(&state, |dir| {
+            for (name, (from, to)) in [(eventlog::FILE, in_log), (copy::FILE, (from, to))] {
+                let text = fs::read_to_string(dir.join(name)).unwrap();
+                assert!(text.contains(from));
+                fs::write(dir.join(name), text.replace(from, to)).unwrap();
+            }
+        });
+        let (said, opened) = look(dir.path());
+        let told = opened.damage.join("\n");
+        assert!(told.contains("may be lost") && !told.contains("no drain or undrain is lost"), "{told}");
+        assert!(has_report(dir.path()));
+        assert!(look(dir.path()).1.damage.is_empty(), "it is said in the report");
+        (said.lines, told)
+    };
+    let other = |record: Record, from: &str, to: &str| record.json.replace(from, to);
+    // Line 4 drains n2, line 5 undrains n1.
+    let (lines, told) = flipped(r#""nodelist":"n2","r"#, r#""nodelist":"n2","s"#, ("\"n2\"", "\"n6\""));
+    assert_eq!((&*lines[3], lines.len()), (&*other(drain(2), "\"n2\"", "\"n6\""), 5));
+    assert!(told.contains("line 4 damaged in both files, and in force as it can be read"), "{told}");
+    // What the log has of it is no drain any more.
+    let (lines, _) = flipped(
+        r#""2","nodelist":"n2","r"#,
+        r#""2","nodelist":"n2","s"#,
+        ("drain\",\"context\":{\"idset\":\"2", "dbain\",\"context\":{\"idset\":\"2"),
+    );
+    assert_eq!((&*lines[3], lines.len()), (&*other(drain(2), "reason", "season"), 5));
+    // It may be that of another node.
+    let (lines, told) = flipped("\"n1\"}", "\"n3\"}", ("\"n1\"}", "\"n0\"}"));
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    assert!(told.contains("line 5 cannot be read in either file"), "{told}");
+}
+
+#[test]
 fn a_log_from_elsewhere_is_taken_and_told() {
     // As another reader of the RFC wrote it.
     let dir = directory();

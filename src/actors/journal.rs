@@ -78,6 +78,8 @@ pub struct JournalActor {
     log: Log,
     storage: Storage,
     orders: orders::Kept,
+    /// See [`Known::undrained`].
+    undrained: Option<BTreeMap<Arc<str>, Nanos>>,
     /// The present resource set as JSON.
     r: Arc<str>,
     streams: BTreeMap<u64, Stream>,
@@ -138,6 +140,7 @@ impl JournalActor {
                 log: Log::new(setup.limit),
                 storage: Storage::Memory,
                 orders: orders::Kept::default(),
+                undrained: None,
                 streams: BTreeMap::new(),
                 next_stream: 1,
                 session: None,
@@ -226,6 +229,7 @@ impl JournalActor {
         self.setup.faults.found(dir, loaded.damage, loaded.faults);
         self.journal = loaded.journal;
         self.orders = loaded.orders;
+        self.undrained = loaded.undrained;
         self.r = resource_set::encode(&self.journal.resource_set()).into();
         for record in loaded.records {
             self.log.push(record);
@@ -492,6 +496,7 @@ impl Handler<Begin> for JournalActor {
                 orders: self.orders.list(),
             },
             without_log: matches!(&self.storage, Storage::Disk(kept) if kept.began),
+            undrained: self.undrained.clone(),
             without_orders: self.orders.change == 0 && self.orders.broken.is_none(),
         }
     }

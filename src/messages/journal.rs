@@ -16,6 +16,7 @@ use super::{partition::Commands, rm::Closing};
 use crate::domain::{
     journal::{DrainNote, DrainRequest, Fact, Overdue, Refusal, Target, UndrainRequest},
     queue_order::{OrderRefusal, QueueOrder},
+    types::Nanos,
 };
 
 /// A session of the partition begins: no node is registered. Facts of other sessions are dropped from here on. Answered with
@@ -36,11 +37,14 @@ pub struct Known {
     pub standing: Standing,
     /// No log was there when the journal was opened: where operators had drained something, it is lost.
     pub without_log: bool,
-    /// The same of orders to queues.
+    /// It was damaged, and no operator has settled that: what they drained may be lost. When each host was undrained last, as far as
+    /// the log tells.
+    pub undrained: Option<BTreeMap<Arc<str>, Nanos>>,
+    /// No orders to queues were there, in the same way.
     pub without_orders: bool,
 }
 
-/// Files were missing, and a partition that was there before knew what was in them.
+/// Files were missing or damaged, and a partition that was there before knew what was in them.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Missed(pub String);

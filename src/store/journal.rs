@@ -5,6 +5,7 @@
 //! Everything here blocks.
 
 mod copy;
+mod count;
 mod log;
 mod merge;
 mod report;
@@ -92,7 +93,9 @@ impl Lines {
 /// Looks at a directory, and mends what is damaged. Nothing is made where there is none. `at` is a time for names of files and
 /// reports, such as `20261122T021305Z`.
 pub fn open(path: &Path, at: &str) -> Opened {
-    let found = match EventLog::open(path) {
+    let counted = count::read(path);
+    let least = counted.as_ref().map_or(0, |counted| counted.clone().unwrap_or(0));
+    let (found, counted) = match EventLog::open(path, least).and_then(|found| Ok((found, counted?))) {
         Ok(found) => found,
         Err(error) => {
             let why = format!("the journal in {} cannot be read: {error}", path.display());
@@ -117,7 +120,8 @@ pub fn open(path: &Path, at: &str) -> Opened {
         }
     };
     let last_set = log.as_ref().map_or_else(|merged| log::last_set(&merged.lines), EventLog::last_set);
-    let lines = log.as_ref().map_or_else(|merged| merged.lines.len() as u64, EventLog::lines);
+    // With those that are told of by their numbers.
+    let lines = log.as_ref().map_or_else(|merged| (merged.lines.len() + merged.lost.len()) as u64, EventLog::lines);
     let set = match set::open(path, lines, last_set) {
         Ok(set) => set,
         Err(set::Unopened::Passing(error)) => {
@@ -128,7 +132,8 @@ pub fn open(path: &Path, at: &str) -> Opened {
             return Opened { lines, set: set::as_it_is(path), ..Opened::not(newer(set::COPY, version)) };
         }
     };
-    Mending { path, at, log, set }.mend()
+    let missing = set.missing.max(least.saturating_sub(lines));
+    Mending { path, at, log, set, missing, counted }.mend()
 }
 
 impl Lines {
@@ -231,6 +236,10 @@ struct Mending<'a> {
     at: &'a str,
     log: Result<EventLog, Box<Merged>>,
     set: set::Found,
+    /// Lines that there were, and that neither file has at its end.
+    missing: u64,
+    /// Lines that there were at least.
+    counted: Result<u64, String>,
 }
 
 impl Mending<'_> {
@@ -281,8 +290,8 @@ impl Mending<'_> {
             }
             (lost, doubtful) = (numbers(&merged.lost), numbers(&merged.doubtful));
         }
-        if self.set.missing > 0 {
-            let many = self.set.missing;
+        if self.missing > 0 {
+            let many = self.missing;
             damage.push(format!(
                 "{} and {} lack {many} line{} at their end",
                 eventlog::FILE,
@@ -292,6 +301,9 @@ impl Mending<'_> {
             lost.get_or_insert_with(|| "the end".to_owned());
         }
         damage.extend(self.set.faults.iter().cloned());
+        if let Err(why) = &self.counted {
+            damage.push(format!("{}: {why}; made anew from {}", count::FILE, eventlog::FILE));
+        }
         damage.extend(lost.as_ref().map(|lost| format!("{}: {lost} cannot be read in either file", eventlog::FILE)));
         let taken =
             |lines| format!("{}: {lines} damaged in both files, and in force as it can be read", eventlog::FILE);
@@ -319,6 +331,16 @@ impl Mending<'_> {
             paths.into_iter().find(|path| path.symlink_metadata().is_err()).unwrap_or_default()
         };
         let (files, mut kept) = self.set.repair(self.path, aside)?;
+        let lines = self.log.as_ref().map_or_else(|merged| merged.lines.len() as u64, EventLog::lines);
+        if self.counted.as_ref().is_ok_and(|least| *least > lines) || self.counted.is_err() {
+            if self.counted.is_err() {
+                let other = aside(count::FILE);
+                files::keep_as(&self.path.join(count::FILE), &other)?;
+                kept.push(other);
+            }
+            // Before the log: what comes in between leaves a number that is too small.
+            count::Count::of(self.path).replace(lines)?;
+        }
         let log = match std::mem::replace(&mut self.log, Err(Box::default())) {
             Ok(log) => log,
             Err(merged) => match EventLog::rewrite(self.path, &merged.lines, aside) {

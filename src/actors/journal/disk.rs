@@ -1,14 +1,18 @@
 //! The journal's directory, as the actor reads it. Everything here blocks.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use super::orders::Kept;
 use crate::{
-    domain::journal::{Journal, Settings},
+    domain::{
+        journal::{Journal, Past, Settings},
+        types::Nanos,
+    },
     store::{
         eventlog::{self, Record},
         files,
@@ -19,6 +23,8 @@ use crate::{
 
 /// Lines of the stored log that say nothing and are remembered at most.
 const MAX_FAULTS: usize = 100;
+/// Hosts of one undrain that are looked at, at most.
+const MAX_HOSTS: usize = 1 << 20;
 
 /// What was found on disk.
 pub struct Loaded {
@@ -34,6 +40,8 @@ pub struct Loaded {
     pub damage: Vec<String>,
     /// Lines of the log that say nothing, each with its place.
     pub faults: Vec<String>,
+    /// As in the answer to `Begin`.
+    pub undrained: Option<BTreeMap<Arc<str>, Nanos>>,
     /// Nothing is known yet, and why: the files cannot be opened at present, and it is to be tried again.
     pub passing: Option<String>,
 }
@@ -47,6 +55,7 @@ impl Loaded {
             records: Vec::new(),
             damage: Vec::new(),
             faults: Vec::new(),
+            undrained: None,
             passing: Some(why),
         }
     }
@@ -73,6 +82,8 @@ pub fn load(dir: &Path, settings: Settings, keep: usize) -> Loaded {
     let mut journal = Journal::new(settings, known, expiration);
     let (mut records, mut faults) = (VecDeque::new(), Faults::default());
     let log = dir.join(eventlog::FILE);
+    let damaged = !opened.damage.is_empty() || reported.as_ref().is_ok_and(|lines| !lines.is_empty());
+    let mut undrained = damaged.then(BTreeMap::new);
     let scanned = opened.lines.scan(|line, record| {
         let place = |why: String| format!("{} line {line}: {why}", log.display());
         let record = match record {
@@ -80,6 +91,10 @@ pub fn load(dir: &Path, settings: Settings, keep: usize) -> Loaded {
             Err(why) => return faults.add(place(why)),
         };
         let replayed = record.past().map(|past| past.filter(|_| !crate::domain::planted!("drains-unread")));
+        if let (Some(undrained), Ok(Some(Past::Undrain { at, targets }))) = (&mut undrained, &replayed) {
+            let hosts = targets.nodelist.iter().take(MAX_HOSTS);
+            undrained.extend(hosts.map(|host| (Arc::from(host), *at)));
+        }
         let replayed = replayed.and_then(|past| past.map_or(Ok(()), |past| journal.replay(&past)));
         if let Err(why) = replayed {
             faults.add(place(format!("{}: {why}", record.name)));
@@ -109,7 +124,7 @@ pub fn load(dir: &Path, settings: Settings, keep: usize) -> Loaded {
     let reported = journal::read_report(dir).or(reported).unwrap_or_default();
     damage.retain(|new| !reported.iter().any(|line| line.ends_with(new)));
     let damage = reported.into_iter().chain(damage).collect();
-    Loaded { directory, journal, orders, records: records.into(), damage, faults, passing: None }
+    Loaded { directory, journal, orders, records: records.into(), damage, faults, undrained, passing: None }
 }
 
 /// Mends the orders to queues where they are damaged. Gives what was found.

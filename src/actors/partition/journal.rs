@@ -1,7 +1,12 @@
 //! A partition and its journal: the session begins with what operators drained before, nodes are told of batch by batch,
 //! the session ends.
 
-use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use actix::prelude::*;
 use tokio::{sync::Mutex, time::timeout};
@@ -12,7 +17,7 @@ use super::{
 };
 use crate::{
     actors::journal::JournalActor,
-    domain::{command::Command, effect::NodeEffect, journal::Fact},
+    domain::{command::Command, effect::NodeEffect, journal::Fact, types::Nanos},
     messages::{
         journal::{Agree, Begin, End, KeepOrders, Known, Missed, Post, Standing},
         partition::Alive,
@@ -107,23 +112,37 @@ async fn answered(asked: Request<JournalActor, Begin>, partition: Arc<str>) -> R
     }
 }
 
+/// Hosts that a partition knows as drained, and its journal does not: unless they were undrained after that, and only the journal heard it.
+fn drained_since(own: &Standing, known: &Standing, undrained: &BTreeMap<Arc<str>, Nanos>) -> BTreeSet<Arc<str>> {
+    let known: BTreeSet<_> = known.hosts.iter().collect();
+    let since: BTreeMap<_, _> = own.notes.iter().map(|(host, note)| (host, note.since)).collect();
+    let is_later = |host: &Arc<str>| undrained.get(host).zip(since.get(host)).is_some_and(|(end, since)| end >= since);
+    own.hosts.iter().filter(|host| !known.contains(host) && !is_later(host)).cloned().collect()
+}
+
 impl PartitionActor {
-    /// What operators told as the journal and this partition know it together: files that are missing say nothing, and what was in
-    /// them holds (a drain is never lost).
-    fn restore_lost(&self, Known { mut standing, without_log, without_orders }: Known) -> Standing {
+    /// What operators told as the journal and this partition know it together: files that are missing or damaged do not say that
+    /// something was never drained, and what was in them holds (a drain is never lost).
+    fn restore_lost(&self, Known { mut standing, without_log, undrained, without_orders }: Known) -> Standing {
         if !self.link.restored || self.link.shared {
             return standing;
         }
         let own = standing_of(&self.partition);
         let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-        if without_log && !own.hosts.is_empty() {
-            let told = count(own.hosts.len(), "host");
+        let lost = match undrained.or_else(|| without_log.then(BTreeMap::new)) {
+            Some(undrained) => drained_since(&own, &standing, &undrained),
+            None => BTreeSet::new(),
+        };
+        if !lost.is_empty() {
+            let what = if without_log { "and its copy are missing" } else { "is damaged" };
+            let told = count(lost.len(), "host");
             self.link.missed(format!(
-                "resource.eventlog and its copy are missing: the log of the session knows {told} that operators drained; when and by whom is lost"
+                "resource.eventlog {what}: the log of the session knows {told} that operators drained; when and by whom is lost"
             ));
-            let (hosts, notes) = (own.hosts.iter().cloned().collect(), own.notes.iter().cloned().collect());
+            standing.notes.extend(own.notes.into_iter().filter(|(host, _)| lost.contains(host)));
+            standing.hosts.extend(lost);
+            let (hosts, notes) = (standing.hosts.iter().cloned().collect(), standing.notes.iter().cloned().collect());
             self.link.agree(Agree { nodes: BTreeSet::new(), hosts, notes });
-            (standing.hosts, standing.notes) = (own.hosts, own.notes);
         }
         if without_orders && !own.orders.is_empty() {
             let told = count(own.orders.len(), "queue");
@@ -200,7 +219,7 @@ mod tests {
     use super::*;
     use crate::{
         actors::journal::{DEFAULT_LIMIT, JournalSetup},
-        domain::journal::Settings,
+        domain::journal::{DrainNote, Settings},
         messages::partition::Commands,
     };
 
@@ -214,6 +233,21 @@ mod tests {
         type Result = ();
 
         fn handle(&mut self, _msg: Commands, _ctx: &mut Self::Context) {}
+    }
+
+    #[test]
+    fn a_drain_of_which_a_damaged_journal_knows_nothing_holds_unless_it_was_taken_back_later() {
+        let note = |since| DrainNote { since: Nanos(since), reason: None, deadline: None };
+        let hosts = |hosts: &[&str]| hosts.iter().map(|host| Arc::from(*host)).collect::<Vec<Arc<str>>>();
+        let own = Standing {
+            hosts: hosts(&["known", "lost", "again", "back", "unsaid"]),
+            notes: ["known", "lost", "again", "back"].map(|host| (host.into(), note(5))).into(),
+            orders: Vec::new(),
+        };
+        let known = Standing { hosts: hosts(&["known", "more"]), ..Standing::default() };
+        let undrained = [("again".into(), Nanos(4)), ("back".into(), Nanos(6))].into();
+        let lost = drained_since(&own, &known, &undrained);
+        assert_eq!(lost.into_iter().collect::<Vec<_>>(), hosts(&["again", "lost", "unsaid"]));
     }
 
     #[actix::test]

@@ -9,7 +9,7 @@
 //! | the rest | the line |
 //!
 //! A line is on disk here before it is written to the log, and its `?` becomes `+` when it is on disk there. So whatever
-//! follows from a crash ends in lines with `?`, and a log that lacks a line with `+` has lost it.
+//! follows from a crash ends in lines with `?`, and a log that lacks a line with `+`, or one that was counted ([`super::count`]), has lost it.
 
 /// Name of the file in its directory.
 pub const FILE: &str = "resource.eventlog.copy";

@@ -9,6 +9,7 @@ use std::{
 
 use super::{
     copy::{self, Title},
+    count::Count,
     merge::{self, Merged},
 };
 use crate::store::{
@@ -21,6 +22,7 @@ use crate::store::{
 pub struct EventLog {
     log: Part,
     copy: Part,
+    count: Count,
     /// Lines in both.
     lines: u64,
     /// The last line that tells of the resource set, 0: none.
@@ -53,13 +55,13 @@ pub enum Found {
 }
 
 impl EventLog {
-    /// Compares log and copy of a directory. Nothing is changed.
+    /// Compares log and copy of a directory, which had so many lines at least. Nothing is changed.
     ///
     /// # Errors
     /// There is one, and neither can be read.
-    pub fn open(dir: &Path) -> io::Result<Found> {
+    pub fn open(dir: &Path, least: u64) -> io::Result<Found> {
         let (log, copy) = (dir.join(eventlog::FILE), dir.join(copy::FILE));
-        match compare(&log, &copy) {
+        match compare(dir, least) {
             Ok(Some(agreed)) => return Ok(Found::Sound(agreed)),
             Err(error) if files::is_passing(&error) => return Err(error),
             _ => {}
@@ -77,7 +79,7 @@ impl EventLog {
             }
             (merge::File::Missing, merge::File::Missing) => {}
         }
-        Ok(Found::Differing(Box::new(merge::merge(&log, &copy))))
+        Ok(Found::Differing(Box::new(merge::merge(&log, &copy, least))))
     }
 
     /// Writes both files anew. What was there stays under the names that `aside` gives, and those are told.
@@ -123,6 +125,7 @@ impl EventLog {
         let log = EventLog {
             log: part(eventlog::FILE, &text),
             copy: part(copy::FILE, &twin),
+            count: Count::of(dir),
             lines: lines.len() as u64,
             last_set: last_set(lines),
             planned: Vec::new(),
@@ -150,9 +153,9 @@ impl EventLog {
         &self.log.path
     }
 
-    /// Both files are those that were read and written here.
+    /// All files are those that were read and written here.
     pub fn is_untouched(&self) -> bool {
-        self.log.is_untouched() && self.copy.is_untouched()
+        self.log.is_untouched() && self.copy.is_untouched() && self.count.is_untouched()
     }
 
     /// Appends records, all or none of them; they are on disk afterwards.
@@ -176,6 +179,13 @@ impl EventLog {
         self.sign()?;
         self.copy.append(&twin)?;
         if let Err(error) = self.log.append(&text) {
+            self.copy.take_back(twin.len() as u64);
+            return Err(error);
+        }
+        if let Err(error) = self.count.write(self.lines + records.len() as u64) {
+            // A number that is too large would tell of lines that were never there.
+            let _ = self.count.write(self.lines);
+            self.log.take_back(text.len() as u64);
             self.copy.take_back(twin.len() as u64);
             return Err(error);
         }
@@ -294,10 +304,11 @@ fn next(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
 }
 
 /// Log and copy line by line, without holding them in memory; `None` where they do not agree, beyond what a crash leaves.
-fn compare(log: &Path, copy: &Path) -> io::Result<Option<EventLog>> {
-    let part = |path: &Path| Part { path: path.to_owned(), file: None, whole: 0, torn: true };
-    let mut agreed = EventLog { log: part(log), copy: part(copy), lines: 0, last_set: 0, planned: Vec::new() };
-    let (mut log, mut copy) = (reader(log)?, reader(copy)?);
+fn compare(dir: &Path, least: u64) -> io::Result<Option<EventLog>> {
+    let part = |name: &str| Part { path: dir.join(name), file: None, whole: 0, torn: true };
+    let (log, copy, count) = (part(eventlog::FILE), part(copy::FILE), Count::of(dir));
+    let mut agreed = EventLog { log, copy, count, lines: 0, last_set: 0, planned: Vec::new() };
+    let (mut log, mut copy) = (reader(&agreed.log.path)?, reader(&agreed.copy.path)?);
     let (mut line, mut twin) = (Vec::new(), Vec::new());
     if next(&mut copy, &mut twin)? {
         if copy::read_title(&twin) != Title::Known {
@@ -312,7 +323,7 @@ fn compare(log: &Path, copy: &Path) -> io::Result<Option<EventLog>> {
             return Ok(None);
         };
         let same = more && entry.text == line;
-        if !entry.written && !more {
+        if !entry.written && entry.number > least && !more {
             // About to be written, and not acknowledged.
             dropped = true;
             continue;

@@ -81,9 +81,10 @@ type Entry<'a> = Result<copy::Line<'a>, &'a [u8]>;
 
 /// Puts together what is readable. What the copy holds is certain, for it has checksums; what only the log has counts where
 /// it is an event, and where the copy has something else there with a checksum of something else again, that is told.
-pub fn merge(log: &File, copy: &File) -> Merged {
+/// There were so many lines at least.
+pub fn merge(log: &File, copy: &File, least: u64) -> Merged {
     let mut merged = Merged::default();
-    let entries = entries(copy, &mut merged.copy);
+    let entries = entries(copy, least, &mut merged.copy);
     let lines = match log {
         File::Bytes(bytes) => whole_lines(bytes),
         File::Missing => {
@@ -201,7 +202,7 @@ fn past(line: &[u8]) -> Option<Option<Past>> {
 }
 
 /// The copy's lines by number.
-fn entries<'a>(copy: &'a File, trouble: &mut Trouble) -> Vec<Entry<'a>> {
+fn entries<'a>(copy: &'a File, least: u64, trouble: &mut Trouble) -> Vec<Entry<'a>> {
     let bytes = match copy {
         File::Bytes(bytes) => bytes,
         File::Missing => {
@@ -231,6 +232,8 @@ fn entries<'a>(copy: &'a File, trouble: &mut Trouble) -> Vec<Entry<'a>> {
             entries.resize((entry.number - 1) as usize, Err(&[]));
             whole = entry.number;
         }
+        // A crash of the machine may have taken the sign back.
+        let entry = entry.map(|entry| copy::Line { written: entry.written || entry.number <= least, ..entry });
         entries.push(entry.ok_or(line));
     }
     entries
@@ -289,7 +292,7 @@ mod tests {
 
     /// The letters, and what is said of log, copy and what is lost.
     fn merged(log: &File, copy: &File) -> (String, [String; 3]) {
-        let merged = merge(log, copy);
+        let merged = merge(log, copy, 0);
         let letter = |line: &Vec<u8>| char::from(line[line.len() - 3]);
         let doubtful = numbers(&merged.doubtful).map(|lines| format!("{lines} doubtful"));
         let lost = numbers(&merged.lost).into_iter().chain(doubtful).collect::<Vec<_>>().join(", ");
@@ -375,7 +378,7 @@ mod tests {
             log.push(b'\n');
             copy::write(copy::WRITTEN, u64::from(n) + 1, &text(n), &mut copy);
         }
-        let merged = merge(&File::Bytes(log), &File::Bytes(copy));
+        let merged = merge(&File::Bytes(log), &File::Bytes(copy), 0);
         assert_eq!((merged.lines.len(), merged.log.damaged.len()), (50_000, 50_000));
     }
 }

@@ -260,7 +260,7 @@ fn what_a_crash_leaves_is_no_damage() {
     for before in [&states[0][..], &[]] {
         let dir = with(before, |_| ());
         write(dir.path(), Some(&r(5)), &[define(), define(), define(), drain(1)]);
-        for name in [eventlog::FILE, copy::FILE] {
+        for name in [eventlog::FILE, copy::FILE, count::FILE] {
             fs::remove_file(dir.path().join(name)).unwrap();
         }
         fill(dir.path(), &before[..before.len().min(2)]);
@@ -338,6 +338,58 @@ fn a_line_that_a_bit_was_flipped_of_in_both_files_may_be_lost_and_no_node_is_und
     let (lines, told) = flipped("\"n1\"}", "\"n3\"}", ("\"n1\"}", "\"n0\"}"));
     assert_eq!(lines.len(), 4, "{lines:?}");
     assert!(told.contains("line 5 cannot be read in either file"), "{told}");
+}
+
+#[test]
+fn lines_that_both_files_lack_at_their_end_are_told_and_what_a_crash_leaves_is_not() {
+    let dir = directory();
+    let mut state = journal(dir.path()).pop().unwrap();
+    state.push((count::FILE.to_owned(), fs::read(dir.path().join(count::FILE)).unwrap()));
+    let (sound, _) = look(dir.path());
+    let [log, twin] = [0, 1].map(|file| state[file].1.clone());
+    let last = |bytes: &[u8]| bytes[..bytes.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+    let cut = |in_log: &[u8], in_copy: &[u8]| {
+        with(&state, |dir| {
+            fs::write(dir.join(eventlog::FILE), in_log).unwrap();
+            fs::write(dir.join(copy::FILE), in_copy).unwrap();
+        })
+    };
+    for (in_log, in_copy) in [(last(&log), last(&twin)), (log.len() - 9, twin.len() - 9), (log.len() - 1, last(&twin))]
+    {
+        let dir = cut(&log[..in_log], &twin[..in_copy]);
+        let (said, opened) = look(dir.path());
+        assert_eq!(said.lines, sound.lines[..4]);
+        let told = opened.damage.join("\n");
+        assert!(told.contains("lack 1 line at their end") && told.contains("may be lost"), "{told}");
+        assert!(has_report(dir.path()) && look(dir.path()).1.damage.is_empty());
+        write(dir.path(), None, &[drain(0)]);
+        assert_eq!((look(dir.path()).0.lines.len(), look(dir.path()).1.damage.len()), (5, 0));
+    }
+    // The sign of the last line is not on disk, and the line was acknowledged.
+    let mut planned = twin.clone();
+    planned[last(&twin)] = copy::PLANNED;
+    let dir = cut(&log[..last(&log)], &planned);
+    let (said, opened) = look(dir.path());
+    assert_eq!(said, sound);
+    assert!(opened.damage.join("\n").contains("line 5 missing"), "{:?}", opened.damage);
+    // A crash came before the lines were counted, or the file comes from a release that did not count, or was made just now.
+    let earlier = with(&state, |dir| count::Count::of(dir).replace(3).unwrap());
+    let empty = with(&state, |dir| fs::write(dir.join(count::FILE), "").unwrap());
+    let none = with(&state, |dir| fs::remove_file(dir.join(count::FILE)).unwrap());
+    for dir in [earlier, empty, none] {
+        let (said, opened) = look(dir.path());
+        assert_eq!((&said, opened.damage), (&sound, Vec::new()));
+        write(dir.path(), None, &[drain(0)]);
+        assert_eq!(count::read(dir.path()).unwrap(), Ok(6));
+    }
+    // Damage of the number costs nothing, and is told.
+    let number = &state[4].1;
+    let flipped = |at: usize| number.iter().enumerate().map(|(i, byte)| byte ^ u8::from(i == at)).collect::<Vec<u8>>();
+    let damaged = (0..number.len()).map(flipped).chain((1..number.len()).map(|length| number[..length].to_vec()));
+    for bytes in damaged {
+        let dir = with(&state, |dir| fs::write(dir.join(count::FILE), &bytes).unwrap());
+        is_made_good(dir.path(), &sound, &state, &format!("{bytes:?}"));
+    }
 }
 
 #[test]

@@ -97,6 +97,9 @@ pub fn status(overview: &Value) -> List {
         if let Some(why) = row["log"].as_str() {
             list.note.push_str(&format!("{name}: nothing is placed: {why}\n"));
         }
+        for fault in row["faults"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            list.note.push_str(&format!("{name}: resource journal: {fault}\n"));
+        }
         for reason in row["waiting"]["reasons"].as_array().into_iter().flatten() {
             let (asks, apps) = (reason["asks"].as_u64().unwrap_or(0), reason["applications"].as_u64().unwrap_or(0));
             list.note.push_str(&format!(

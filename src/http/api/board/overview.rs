@@ -79,6 +79,9 @@ struct PartitionRow {
     waiting: WaitingView,
     /// Drained nodes that were to be empty by now.
     overdue: OverdueDrains,
+    /// What is wrong with the files of its resource journal, as its status has it. Left out where nothing is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    faults: Vec<String>,
     /// Another server leads it: this is what has reached this one. Left out where this one leads it.
     #[serde(skip_serializing_if = "Option::is_none")]
     standby: Option<StandbyRow>,
@@ -229,6 +232,7 @@ fn row(view: &View, status: Option<&Status>, manager: Option<&RmInfo>, halt: Opt
         pending: Amounts::from(root.map(Queue::waiting).as_ref()),
         waiting: waiting(view, halt),
         overdue: OverdueDrains::default(),
+        faults: status.map(|status| status.faults.clone()).unwrap_or_default(),
         standby: None,
     }
 }

@@ -222,7 +222,7 @@ impl Directory {
     }
 }
 
-/// Adds to the report of a directory, where there is one, what the lines of its log turned out to be.
+/// Adds to the report of a directory what its files turned out to lack or to say.
 ///
 /// # Errors
 /// It cannot be written.

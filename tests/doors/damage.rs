@@ -369,3 +369,31 @@ async fn drains_outlive_the_end_of_their_log_where_the_session_goes_on() {
     assert_eq!(drain(&server, "undrain", "n2").await, (200, json!({})));
     assert_eq!(server.get(STATUS).await.1["faults"], json!([]));
 }
+
+/// A journal that is gone as a whole is told as long as damage is: until an operator has settled it.
+#[tokio::test]
+async fn a_journal_that_is_gone_is_told_until_an_operator_has_settled_it() {
+    for gone in ["journal", "journal/%5Brm-1%5Ddefault"] {
+        let dir = with_drains().await;
+        fs::remove_dir_all(dir.path().join(gone)).expect("removed");
+        for start in 0..2 {
+            let mut server = with_data(dir.path());
+            health(&server, false).await;
+            until(&server, STATUS, |status| status["faults"].to_string().contains("are missing")).await;
+            let faults = server.get(STATUS).await.1["faults"].to_string();
+            assert!(!faults.contains("No such file"), "{start}: {faults}");
+            assert!(journal(dir.path()).join("resource.damage").exists(), "{start}");
+            let shown = command(&["status", "--server", &server.url("")]).output().expect("it runs");
+            let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+            assert!(shown.contains("default: resource journal: ") && shown.contains("are missing"), "{shown}");
+            let overview = server.get("/api/v1/overview").await.1;
+            assert!(overview["partitions"][0]["faults"].to_string().contains("are missing"), "{overview}");
+            server.program.kill();
+        }
+        fs::remove_file(journal(dir.path()).join("resource.damage")).expect("it is there");
+        let server = with_data(dir.path());
+        health(&server, true).await;
+        assert!(!drained(&server).await.is_empty());
+        assert!(server.get("/api/v1/overview").await.1["partitions"][0].get("faults").is_none());
+    }
+}

@@ -607,13 +607,13 @@ async fn of_a_forgotten_resource_manager_only_what_operators_told_is_kept() {
     drained.send(Drain(request)).await.unwrap().unwrap();
     journals.forget("rm");
     assert!(there("[rm]blank"), "its session goes on");
-    let reader = blank.send(Attach { historical: false, follow: true }).await.unwrap().stream;
+    let reader = blank.send(Attach { historical: false, follow: true }).await.unwrap();
     for journal in [&blank, &drained, &journals.of("[other]blank")] {
         journal.send(End { epoch: 1 }).await.unwrap();
     }
     journals.forget("rm");
     assert!(there("[rm]blank"), "somebody reads it");
-    blank.send(Cancel(reader)).await.unwrap();
+    blank.send(Cancel(reader.stream)).await.unwrap();
     journals.forget("rm");
     assert!(!there("[rm]blank") && there("[rm]drained") && there("[other]blank"));
     assert!(journals.of("[rm]drained") == drained);

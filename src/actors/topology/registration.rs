@@ -108,7 +108,7 @@ impl Topology {
         self.open()?;
         check_id(&registration.rm)?;
         let texts = [("version", &registration.version), ("policyGroup", &registration.policy_group)];
-        for (field, text) in texts.into_iter().filter(|(_, text)| text.len() > LONGEST_TEXT) {
+        if let Some((field, text)) = texts.into_iter().find(|(_, text)| text.len() > LONGEST_TEXT) {
             let detail = format!("{field} has {} bytes: at most {LONGEST_TEXT} are allowed", text.len());
             return Err(Refusal::new(RefusalKind::Invalid, detail).into());
         }

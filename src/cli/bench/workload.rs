@@ -194,9 +194,11 @@ fn nodes(shape: &Shape, asks: &[Ask]) -> Vec<Amount> {
         };
         let sum: i64 = asks.iter().map(|ask| ask.needs.memory).sum();
         let packed = (sum as u128).div_ceil(shape.nodes as u128) as i64 + LARGEST - 1;
-        // Where a node holds few, what is left beside them is much of it.
-        let memory = share(sum).max(packed);
-        let vcore = if memory > share(sum) { memory * VCORE } else { share(asks.len() as i64 * VCORE) };
+        // Where a node would hold one or two, what is left beside them is as much: they are not filled to the part.
+        let few = asks.len() < 4 * shape.nodes;
+        let least = if few || shape.kind == Kind::Churn { packed } else { LARGEST };
+        let memory = share(sum).max(least);
+        let vcore = if few { memory * VCORE } else { share(asks.len() as i64 * VCORE) };
         return vec![Amount { memory, vcore }; shape.nodes];
     }
     // Whole asks per node, so that the last ask finds the last place.
@@ -273,6 +275,11 @@ mod tests {
         let part = needed as f64 / offered as f64;
         assert!((0.78..=0.80).contains(&part), "{part}");
         assert!(work.asks.iter().all(|ask| (1..=19).contains(&ask.needs.memory)));
+        // Of few no order may leave the last without a place.
+        let few = Workload::of(&Shape { asks: 8_000, ..ShapeId::S8.shape().unwrap() });
+        let needed: i64 = few.asks.iter().map(|ask| ask.needs.memory).sum();
+        let node = few.nodes[0];
+        assert!((node.memory - LARGEST + 1) * few.nodes.len() as i64 >= needed && node.vcore >= node.memory * VCORE);
     }
 
     /// Asks that come and go on few places per node used to wait for ever for a node that had room for them.

@@ -84,7 +84,7 @@ async fn settings(api: Data<BoardApi>, request: HttpRequest) -> HttpResponse {
     };
     let shown = Shown {
         server: rows(Scope::Server, &api.topology.process.get(), &BTreeMap::new()),
-        resource_managers: listing.rms.iter().map(|rm| manager(rm)).collect(),
+        resource_managers: listing.rms.iter().map(manager).collect(),
         options,
     };
     reply::send(&request, Reply::json(&shown))

@@ -33,8 +33,10 @@ impl Drop for Watch {
 /// Starts sampling and checking on the present arbiter: the first sample after a minute, the first check before this returns, so
 /// that whoever asks a server that is ready gets its result.
 pub async fn start(state: Arc<RestState>) -> Watch {
+    let told = state.counts_of_faults();
     check(&state).await;
-    Watch([rt::spawn(sample(state.clone())), rt::spawn(trends::sample::go_on(state.clone())), rt::spawn(go_on(state))])
+    let trends = rt::spawn(trends::sample::go_on(state.clone()));
+    Watch([rt::spawn(sample(state.clone())), trends, rt::spawn(go_on(state, told))])
 }
 
 async fn sample(state: Arc<RestState>) {
@@ -69,8 +71,9 @@ pub async fn check(state: &Arc<RestState>) {
     }
 }
 
-/// Checks after one that was made.
-async fn go_on(state: Arc<RestState>) {
+/// Checks after one that was made, which knew of so many faults of journals. Where there are others they are not waited for: an
+/// operator asks right after a start, when sessions have only just told what their journals lack.
+async fn go_on(state: Arc<RestState>, mut told: Vec<(String, u64)>) {
     loop {
         // A changed interval begins anew when it is noticed, without a check at that moment; none means no checks.
         let mut every = state.settings().health_check_interval;
@@ -81,7 +84,11 @@ async fn go_on(state: Arc<RestState>) {
             if changed != every {
                 (every, begun) = (changed, Instant::now());
             }
+            if every.is_some() && state.counts_of_faults() != told {
+                break;
+            }
         }
+        told = state.counts_of_faults();
         check(&state).await;
     }
 }

@@ -42,11 +42,12 @@ pub fn is_there(dir: &Path) -> bool {
     }
 }
 
-/// Adds lines.
+/// Adds lines. The directory is made where it is what is missing.
 ///
 /// # Errors
 /// It cannot be written; it is as it was.
 pub fn add(dir: &Path, lines: &[String]) -> io::Result<()> {
+    files::make_dir(dir)?;
     let path = dir.join(FILE);
     let mut bytes = match fs::read(&path) {
         Ok(bytes) => bytes,

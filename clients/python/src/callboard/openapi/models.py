@@ -895,6 +895,7 @@ class PartitionOfOverview(TypedDict):
     allocations: int
     applications: dict[str, int]
     capacity: Amounts
+    faults: NotRequired[list[str]]
     log: NotRequired[str | None]
     name: str
     nodes: NodesOfOverview

@@ -78,6 +78,8 @@ pub struct JournalActor {
     log: Log,
     storage: Storage,
     orders: orders::Kept,
+    /// See [`Known::unread`].
+    unread: bool,
     /// See [`Known::undrained`].
     undrained: Option<BTreeMap<Arc<str>, Nanos>>,
     /// The present resource set as JSON.
@@ -140,6 +142,7 @@ impl JournalActor {
                 log: Log::new(setup.limit),
                 storage: Storage::Memory,
                 orders: orders::Kept::default(),
+                unread: false,
                 undrained: None,
                 streams: BTreeMap::new(),
                 next_stream: 1,
@@ -173,7 +176,7 @@ impl JournalActor {
             Err(error) => {
                 let why = format!("the journal in {} cannot be read: {error}", dir.display());
                 actor.setup.faults.found(dir, vec![why.clone()], Vec::new());
-                actor.storage = Storage::Broken(why);
+                (actor.storage, actor.unread) = (Storage::Broken(why), true);
             }
         }));
     }
@@ -186,7 +189,7 @@ impl JournalActor {
                 "{why}: it is tried again each second; until then what operators drained is not known"
             );
         }
-        self.storage = Storage::Broken(why);
+        (self.storage, self.unread) = (Storage::Broken(why), true);
         ctx.run_later(AGAIN, |actor, ctx| actor.load(dir, ctx));
     }
 
@@ -227,7 +230,7 @@ impl JournalActor {
             tracing::warn!(code = "journal-fault", partition = %self.setup.partition, "{fault}");
         }
         self.setup.faults.found(dir, loaded.damage, loaded.faults);
-        self.journal = loaded.journal;
+        (self.journal, self.unread) = (loaded.journal, false);
         self.orders = loaded.orders;
         self.undrained = loaded.undrained;
         self.r = resource_set::encode(&self.journal.resource_set()).into();
@@ -281,7 +284,8 @@ impl JournalActor {
     /// Tells the partition what concerns it, and gives the events.
     fn take_out(&self, out: Vec<Output>) -> Batch {
         let (events, commands) = parted(out);
-        if let (Some((epoch, partition)), false) = (&self.session, commands.is_empty()) {
+        // One that is not read yet does not know who drained what is held.
+        if let (Some((epoch, partition)), false) = (&self.session, commands.is_empty() || self.unread) {
             partition.do_send(Commands::of(*epoch, commands));
         }
         Batch::of(&events, &self.journal)
@@ -495,6 +499,7 @@ impl Handler<Begin> for JournalActor {
                 notes: self.journal.drain_notes(),
                 orders: self.orders.list(),
             },
+            unread: self.unread,
             without_log: matches!(&self.storage, Storage::Disk(kept) if kept.began),
             undrained: self.undrained.clone(),
             without_orders: self.orders.change == 0 && self.orders.broken.is_none(),

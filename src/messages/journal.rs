@@ -35,6 +35,8 @@ pub struct Begin {
 pub struct Known {
     /// What operators told before this session.
     pub standing: Standing,
+    /// The journal could not be read yet: it says nothing of what operators drained.
+    pub unread: bool,
     /// No log was there when the journal was opened: where operators had drained something, it is lost.
     pub without_log: bool,
     /// It was damaged, and no operator has settled that: what they drained may be lost. When each host was undrained last, as far as

@@ -635,8 +635,12 @@ async fn a_journal_that_cannot_be_opened_for_the_moment_is_read_when_it_can() {
     let begin = Begin { epoch: 2, partition: rig.partition.clone().recipient() };
     let known = rig.journal.send(begin).await.unwrap();
     assert!(known.standing.hosts.is_empty() && !known.without_log && !known.without_orders, "{known:?}");
+    assert!(known.unread);
     // Others first: ranks are those of the directory all the same.
     rig.register(2, &["n3", "n1", "n9"]).await;
+    // A session that goes on holds what its log says: that the journal does not know it means nothing yet.
+    let held = Fact::Node(NodeEffect::Held { node: "node-n1".into() });
+    rig.journal.send(Post { epoch: 2, facts: vec![held] }).await.unwrap();
     pass(3_000).await;
     assert!(matches!(rig.drain("n3").await, Err(Refusal::Disk(why)) if why.contains("a test says so")));
     assert_eq!((rig.faults.all(), rig.told()), (vec!["a test says so".to_owned()], Vec::new()));

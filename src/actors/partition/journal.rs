@@ -123,11 +123,16 @@ fn drained_since(own: &Standing, known: &Standing, undrained: &BTreeMap<Arc<str>
 impl PartitionActor {
     /// What operators told as the journal and this partition know it together: files that are missing or damaged do not say that
     /// something was never drained, and what was in them holds (a drain is never lost).
-    fn restore_lost(&self, Known { mut standing, without_log, undrained, without_orders }: Known) -> Standing {
+    fn restore_lost(&self, known: Known) -> Standing {
+        let Known { mut standing, unread, without_log, undrained, without_orders } = known;
         if !self.link.restored || self.link.shared {
             return standing;
         }
         let own = standing_of(&self.partition);
+        if unread {
+            // It tells what it has when it is read.
+            return Standing { orders: standing.orders, ..own };
+        }
         let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
         let lost = match undrained.or_else(|| without_log.then(BTreeMap::new)) {
             Some(undrained) => drained_since(&own, &standing, &undrained),

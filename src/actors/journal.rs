@@ -78,8 +78,6 @@ pub struct JournalActor {
     log: Log,
     storage: Storage,
     orders: orders::Kept,
-    /// See [`Known::unread`].
-    unread: bool,
     /// See [`Known::undrained`].
     undrained: Option<BTreeMap<Arc<str>, Nanos>>,
     /// The present resource set as JSON.
@@ -98,7 +96,9 @@ pub struct JournalActor {
 enum Storage {
     Memory,
     Disk(Kept),
-    /// There should be a directory.
+    /// There should be a directory, and what it has is not known.
+    Unread(String),
+    /// There should be a directory, and nothing can be written to it.
     Broken(String),
 }
 
@@ -142,7 +142,6 @@ impl JournalActor {
                 log: Log::new(setup.limit),
                 storage: Storage::Memory,
                 orders: orders::Kept::default(),
-                unread: false,
                 undrained: None,
                 streams: BTreeMap::new(),
                 next_stream: 1,
@@ -176,7 +175,7 @@ impl JournalActor {
             Err(error) => {
                 let why = format!("the journal in {} cannot be read: {error}", dir.display());
                 actor.setup.faults.found(dir, vec![why.clone()], Vec::new());
-                (actor.storage, actor.unread) = (Storage::Broken(why), true);
+                actor.storage = Storage::Unread(why);
             }
         }));
     }
@@ -189,7 +188,7 @@ impl JournalActor {
                 "{why}: it is tried again each second; until then what operators drained is not known"
             );
         }
-        (self.storage, self.unread) = (Storage::Broken(why), true);
+        self.storage = Storage::Unread(why);
         ctx.run_later(AGAIN, |actor, ctx| actor.load(dir, ctx));
     }
 
@@ -230,7 +229,7 @@ impl JournalActor {
             tracing::warn!(code = "journal-fault", partition = %self.setup.partition, "{fault}");
         }
         self.setup.faults.found(dir, loaded.damage, loaded.faults);
-        (self.journal, self.unread) = (loaded.journal, false);
+        self.journal = loaded.journal;
         self.orders = loaded.orders;
         self.undrained = loaded.undrained;
         self.r = resource_set::encode(&self.journal.resource_set()).into();
@@ -285,7 +284,7 @@ impl JournalActor {
     fn take_out(&self, out: Vec<Output>) -> Batch {
         let (events, commands) = parted(out);
         // One that is not read yet does not know who drained what is held.
-        if let (Some((epoch, partition)), false) = (&self.session, commands.is_empty() || self.unread) {
+        if let (Some((epoch, partition)), false) = (&self.session, commands.is_empty() || self.is_unread()) {
             partition.do_send(Commands::of(*epoch, commands));
         }
         Batch::of(&events, &self.journal)
@@ -309,12 +308,17 @@ impl JournalActor {
         self.arm(ctx);
     }
 
+    /// See [`Known::unread`].
+    fn is_unread(&self) -> bool {
+        matches!(self.storage, Storage::Unread(_))
+    }
+
     /// To be called where something of it may have changed.
     fn note_held(&self) {
         let on_disk = match &self.storage {
             Storage::Memory => false,
             Storage::Disk(kept) => kept.exists,
-            Storage::Broken(_) => true,
+            Storage::Unread(_) | Storage::Broken(_) => true,
         };
         let orders = self.orders.change > 0 || self.orders.broken.is_some();
         // Hosts come last: they are looked for one by one.
@@ -348,7 +352,7 @@ impl JournalActor {
         self.journal.flush(now, &mut out);
         let pending = self.take_out(out);
         let planned = plan(&self.journal, now).and_then(|events| match &self.storage {
-            Storage::Broken(why) => Err(Refusal::Disk(format!("{why}; nothing was changed"))),
+            Storage::Unread(why) | Storage::Broken(why) => Err(Refusal::Disk(format!("{why}; nothing was changed"))),
             _ => Ok(events),
         });
         let batch = planned.as_ref().map_or_else(|_| Batch::default(), |events| Batch::of(events, &self.journal));
@@ -499,7 +503,7 @@ impl Handler<Begin> for JournalActor {
                 notes: self.journal.drain_notes(),
                 orders: self.orders.list(),
             },
-            unread: self.unread,
+            unread: self.is_unread(),
             without_log: matches!(&self.storage, Storage::Disk(kept) if kept.began),
             undrained: self.undrained.clone(),
             without_orders: self.orders.change == 0 && self.orders.broken.is_none(),

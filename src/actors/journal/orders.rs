@@ -48,7 +48,7 @@ impl Handler<KeepOrders> for JournalActor {
         }
         let change = self.orders.change + 1;
         let broken = match &self.storage {
-            Storage::Broken(why) => Some(why.clone()),
+            Storage::Unread(why) | Storage::Broken(why) => Some(why.clone()),
             _ => self.orders.broken.clone(),
         };
         let dir = self.setup.dir.clone();

@@ -431,9 +431,7 @@ impl Topology {
         let mut registry = lock(&self.registry);
         // Before another actor can be made for it.
         let removal = registry.forgets(rm, addr).then(|| self.removes(rm))?;
-        if let Some(journals) = &self.journals {
-            journals.forget(rm);
-        }
+        self.forget_journals(rm);
         drop(registry);
         lock(&self.kept).forget(rm);
         Some(removal)
@@ -469,11 +467,19 @@ impl Topology {
 
     /// Nobody waits for one that was never registered here: its actor is to end, unless it was told which server leads it.
     pub(super) fn forget(&self, rm: &str) -> bool {
-        let gone = lock(&self.registry).forget(rm);
+        let mut registry = lock(&self.registry);
+        let gone = registry.forget(rm);
         if gone {
+            self.forget_journals(rm);
+            drop(registry);
             lock(&self.kept).forget(rm);
         }
         gone
+    }
+
+    /// To be called before another actor can be made for it.
+    fn forget_journals(&self, rm: &str) {
+        self.journals.iter().for_each(|journals| journals.forget(rm));
     }
 
     /// Puts a session into the directory, or takes it out. `followed`: another server leads it; those that are led here have

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     access::audit::{KEPT, Record},
     domain::types::Nanos,
-    http::api::time::moment,
+    http::api::time::{moment, nanos},
 };
 
 /// Shows who changed what through any door
@@ -121,10 +121,6 @@ impl Wanted {
     fn is_in_files(&self) -> bool {
         self.who.is_some() || self.since.is_some() || self.until.is_some()
     }
-}
-
-fn nanos(time: Timestamp) -> Nanos {
-    Nanos(time.as_nanosecond().clamp(i64::MIN.into(), i64::MAX.into()) as i64)
 }
 
 /// What was read so far.

@@ -107,14 +107,13 @@ impl Topology {
     pub async fn register(self: &Arc<Self>, registration: Registration) -> Result<Registered, Refusals> {
         self.open()?;
         check_id(&registration.rm)?;
-        let texts = [("version", &registration.version), ("policyGroup", &registration.policy_group)];
-        if let Some((field, text)) = texts.into_iter().find(|(_, text)| text.len() > LONGEST_TEXT) {
-            let detail = format!("{field} has {} bytes: at most {LONGEST_TEXT} are allowed", text.len());
-            return Err(Refusal::new(RefusalKind::Invalid, detail).into());
-        }
-        let about: usize = registration.build_info.iter().map(|(key, text)| key.len() + text.len()).sum();
-        if about > LONGEST_INFO {
-            let detail = format!("buildInfo has {about} bytes: at most {LONGEST_INFO} are allowed");
+        let sizes = [
+            ("version", registration.version.len(), LONGEST_TEXT),
+            ("policyGroup", registration.policy_group.len(), LONGEST_TEXT),
+            ("buildInfo", registration.build_info.iter().map(|(key, text)| key.len() + text.len()).sum(), LONGEST_INFO),
+        ];
+        if let Some((field, bytes, most)) = sizes.into_iter().find(|(_, bytes, most)| bytes > most) {
+            let detail = format!("{field} has {bytes} bytes: at most {most} are allowed");
             return Err(Refusal::new(RefusalKind::Invalid, detail).into());
         }
         if let Some(why) = self.logs.get().and_then(|logs| logs.refuses(&registration.rm)) {

@@ -18,6 +18,11 @@ pub fn length(text: &str) -> Option<Nanos> {
     (rest >= Nanos::ZERO).then(|| Nanos(days.saturating_add(rest.0)))
 }
 
+/// A time in ns since the Unix epoch; what is beyond those that can be counted is the last, or the first, of them.
+pub fn nanos(time: Timestamp) -> Nanos {
+    Nanos(time.as_nanosecond().clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+}
+
 /// A time, a day (its midnight, UTC), or a duration before now; what is beyond the times that can be counted is the last, or the first, of them.
 ///
 /// # Errors
@@ -26,12 +31,11 @@ pub fn moment(field: &str, text: &str, now: Nanos) -> Result<Nanos, Problem> {
     if let Some(ago) = length(text) {
         return Ok(now.minus(ago));
     }
-    let within = |nanos: i128| nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
     // Of a longer text the reader of days would pass over the time.
     let day = || text.parse::<Date>().ok().filter(|_| text.len() == "2026-11-20".len());
     let midnight = || day()?.to_zoned(TimeZone::UTC).ok().map(|day| day.timestamp());
-    let time = text.parse::<Timestamp>().ok().or_else(midnight).map(|time| within(time.as_nanosecond()));
-    time.map(Nanos).ok_or_else(|| {
+    let time = text.parse::<Timestamp>().ok().or_else(midnight);
+    time.map(nanos).ok_or_else(|| {
         let forms =
             "a time such as 2026-11-20T19:00:00Z, a day such as 2026-11-20, or a duration before now such as 10m or 7d";
         Problem::field(field, format!("{field} \"{text}\" is not {forms}"))

@@ -222,13 +222,13 @@ impl Partition {
             let parked = &self.queues[queue].parked;
             let row = parked.bars.get(&bar);
             let first = row.and_then(|row| row.apps.get_min()).map(|(first, app)| (first.clone(), *app));
-            let stands = match &gate {
-                Some(gate) => row.is_some_and(|row| row.gate.as_ref().is_some_and(|(of, at)| of == gate && *at == key)),
-                None => first.as_ref().is_some_and(|(first, _)| *first == key),
-            };
+            let behind = row.and_then(|row| row.gate.as_ref()).map(|(gate, _)| gate);
+            let stands = gate.is_none() || gate.as_ref() == behind;
             let passes = row.is_some_and(|row| self.may_pass(&bar, row));
-            if let (Some((first, app)), true, true) = (&first, stands, passes)
+            if let Some((first, app)) = &first
                 && *first == key
+                && stands
+                && passes
             {
                 return Some((key, *app));
             }
@@ -270,15 +270,12 @@ impl Partition {
         match parked.looked.and_then(|then| self.ugm.freed().since(then)) {
             None => parked.bars.iter().for_each(|(bar, row)| look(bar, row)),
             Some(names) => {
-                let names: BTreeSet<&(Who, Arc<str>)> = names.collect();
-                let of = |wanted: Who| {
-                    names.iter().filter(move |(who, _)| *who == wanted).map(|(_, name)| name).collect::<Vec<_>>()
-                };
-                let of_users = of(Who::User).into_iter().flat_map(|user| parked.of(Some(user)));
+                let (users, groups): (BTreeSet<_>, BTreeSet<_>) = names.partition(|(who, _)| *who == Who::User);
+                let of_users = users.into_iter().flat_map(|(_, user)| parked.of(Some(user)));
                 let before = parked.open.values().filter(|open| open.gate.is_none()).map(|open| &open.bar);
                 let before = before.chain(&parked.again).filter_map(|bar| parked.bars.get_key_value(bar));
                 parked.of(None).chain(of_users).chain(before).for_each(|(bar, row)| look(bar, row));
-                freed.extend(of(Who::Group).into_iter().flat_map(|group| parked.gates_of(group)).cloned());
+                freed.extend(groups.into_iter().flat_map(|(_, group)| parked.gates_of(group)).cloned());
                 freed.extend(parked.open.values().filter_map(|open| open.gate.clone()));
             }
         }

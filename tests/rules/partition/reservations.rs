@@ -38,6 +38,30 @@ fn one_node_in_ten_is_reserved_and_one_in_twenty_for_a_queue() {
 }
 
 #[test]
+fn a_reserved_ask_that_is_larger_than_most_overtakes_nobody_on_another_node() {
+    // R5.32: its reservation is for its own node.
+    for (others, placed) in [(6, ["o0", "o1", "o2"].as_slice()), (16, ["large"].as_slice())] {
+        let mut env = full(2);
+        env.app("app-2", "root.a");
+        env.ask(vec![Ask::new("app-2", "large", 10)]);
+        env.pass(3);
+        let reserved = env.partition.nodes.values().find(|node| !node.reservations.is_empty());
+        let reserved = reserved.expect("a node is reserved").spec.id.to_string();
+        env.ask((0..3).map(|at| Ask::new("app-1", &format!("o{at}"), others)).collect());
+        env.heard();
+        env.node("n02", 20);
+        let is_placed = |app: &str, key: &str| env.partition.alloc(app, key).is_some_and(|row| row.is_allocated());
+        let asks = [("app-2", "large"), ("app-1", "o0"), ("app-1", "o1"), ("app-1", "o2")];
+        let found: Vec<_> = asks.iter().filter(|(app, key)| is_placed(app, key)).map(|(_, key)| *key).collect();
+        assert_eq!(found, placed, "{others}");
+        env.heard();
+        env.release("app-1", &reserved.replace('n', "s"), Termination::StoppedByRm);
+        let heard = env.heard().contains(&format!("new large on {reserved}"));
+        assert_eq!(heard, others == 6);
+    }
+}
+
+#[test]
 fn who_waits_for_a_reserved_node_is_told_whose_it_is() {
     // R5.36: the room of 5 on one of five nodes is kept for the ask of 10.
     let mut env = full(5);
@@ -128,7 +152,7 @@ fn reservations_that_are_switched_off_end() {
     env.apply(Command::Reservations(false));
     env.run();
     assert_eq!(env.partition.reservations, 0);
-    env.pass(700);
+    env.pass(250);
     assert_eq!(env.partition.reservations, 0);
     env.apply(Command::Reservations(true));
     env.run();

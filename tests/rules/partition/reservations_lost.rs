@@ -123,7 +123,7 @@ fn one_that_may_not_begin_any_more_keeps_no_node() {
     env.ask(vec![Ask::new("two", "first", 1)]);
     assert!(env.heard().contains(&"new k on n00".to_owned()));
     assert_eq!(env.partition.reservations, 0);
-    env.pass(700);
+    env.pass(250);
     assert_eq!(env.partition.reservations, 0, "it gets none as long as it may not begin");
     env.release("two", "first", Termination::StoppedByRm);
     env.remove_app("two");

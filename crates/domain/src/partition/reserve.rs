@@ -197,7 +197,7 @@ impl Partition {
             self.questions.room_news += 1;
         }
         let free = fits && !(self.ask_shim && self.is_refused(alloc, node));
-        let other = if free || required || self.shapes.is_nowhere(shape) {
+        let other = if free || required || self.shapes.is_nowhere(shape) || !self.goes_ahead_elsewhere(alloc) {
             None
         } else {
             let other = self.find_node(alloc, &resource);
@@ -236,6 +236,18 @@ impl Partition {
                 Outcome::Nothing
             }
         }
+    }
+
+    /// A reservation is for its node. On another one the ask overtakes those before it in the order of the queues, and one that is
+    /// larger than most overtakes several at once, for no room that was kept for it: it has to wait for its turn there (R5.32). A
+    /// placeholder does not, as what its gang has is of no use without it; nor one for which something was preempted.
+    fn goes_ahead_elsewhere(&self, alloc: AllocIx) -> bool {
+        if !self.is_for_waiting(alloc) || self.allocs[alloc].is_placeholder() {
+            return true;
+        }
+        let asks = (self.allocs.len() as u64).saturating_sub(self.allocations).max(1);
+        let mean = self.share(&self.queues[self.root].pending) / asks as f64;
+        self.share(&self.allocs[alloc].resource) <= mean
     }
 
     /// A node that the shim refuses is kept for nobody: the others may use it, and the ask another one. True where it was.

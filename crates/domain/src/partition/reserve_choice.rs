@@ -22,7 +22,7 @@ use crate::{
 /// One of so many nodes may be reserved in a partition; of one leaf queue, one of twice as many. One each in any case.
 const NODES_PER_RESERVATION: usize = 10;
 /// A node that is expected to have room only after this is not worth a reservation.
-const WORTH: Nanos = Nanos::from_secs(1800);
+const WORTH: Nanos = Nanos::from_secs(300);
 /// Between two looks at the reservations that there are.
 const REVIEW: Nanos = Nanos::from_secs(600);
 /// After a search in vain the next one waits so long, unless a reservation ended.

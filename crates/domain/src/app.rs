@@ -232,6 +232,11 @@ impl App {
         (self.submission, if self.submission == self.arrived { self.serial } else { 0 })
     }
 
+    /// Something of it that is no placeholder is allocated.
+    pub fn has_something_real(&self) -> bool {
+        self.allocs.len() > self.gang.placeholders as usize
+    }
+
     /// Placeholders of it still wait for a node, or for the shim's word (SEEDS S10).
     pub fn awaits_placeholders(&self) -> bool {
         self.gang.pending_placeholders + self.gang.awaiting_shim > 0

@@ -8,7 +8,7 @@ use callboard::{
     messages::partition::{Commands, StopPartition},
 };
 
-use super::shim::{Shim, node, preemptor, release};
+use super::shim::{Shim, ask, node, preemptor, release};
 
 /// Confirms ph1, and the time is over in the same request.
 async fn confirmed_then_the_time_is_over(announced: i64, style: &str) -> (Shim, Vec<String>) {
@@ -40,19 +40,22 @@ async fn the_time_of_a_running_hard_gang_is_over() {
 
 #[actix::test]
 async fn the_time_of_a_soft_gang_is_over() {
-    // R6.19a, SEEDS S13
+    // R6.17, seed 003, 236-241: nothing of it waits and a part of it runs, though it announced more.
     let (shim, heard) = confirmed_then_the_time_is_over(30, "Soft").await;
-    assert_eq!(heard, ["new r1 on n1", "released ph2 Timeout", "app-1 Resuming"]);
+    assert_eq!(heard, ["new r1 on n1", "released ph2 Timeout", "app-1 Running"]);
     shim.send(vec![release("ph2", Timeout)]).await;
-    assert_eq!(shim.heard(), ["app-1 Accepted"]);
+    assert_eq!(shim.heard(), [""; 0]);
     shim.ends_empty().await;
 }
 
 #[actix::test]
 async fn the_time_of_a_hard_gang_is_over() {
-    // R6.19, R6.22: everything goes, also what has taken a placeholder's place.
-    let (shim, heard) = confirmed_then_the_time_is_over(30, "Hard").await;
-    assert_eq!(heard, ["new r1 on n1", "released ph2 Timeout", "released r1 Timeout", "app-1 Failing"]);
+    // R6.19, R6.22: a placeholder waits, so everything goes, also what has taken a placeholder's place.
+    let shim = Shim::of_announced(30, "Hard").await;
+    shim.send(vec![ask("ph3", 15, "tg", true)]).await;
+    shim.send_after(61, vec![release("ph1", PlaceholderReplaced), Command::Tick]).await;
+    let told = ["new r1 on n1", "released ph2 Timeout", "released r1 Timeout", "released ph3 Timeout", "app-1 Failing"];
+    assert_eq!(shim.heard(), told);
     shim.send(vec![release("ph2", Timeout), release("r1", Timeout)]).await;
     assert_eq!(shim.heard(), ["app-1 Failed"]);
     shim.ends_empty().await;
@@ -60,12 +63,12 @@ async fn the_time_of_a_hard_gang_is_over() {
 
 #[actix::test]
 async fn the_time_of_a_soft_gang_is_over_before_the_confirmation() {
-    // R6.19a: the replacement goes on.
+    // R6.19a, R3.11: the replacement goes on, and it runs when the last placeholder went.
     let shim = Shim::of_announced(30, "Soft").await;
     shim.pass(61).await;
     assert_eq!(shim.heard(), ["released ph2 Timeout", "app-1 Resuming"]);
     shim.send(vec![release("ph1", PlaceholderReplaced), release("ph2", Timeout)]).await;
-    assert_eq!(shim.heard(), ["new r1 on n1", "app-1 Accepted"]);
+    assert_eq!(shim.heard(), ["new r1 on n1", "app-1 Accepted", "app-1 Running"]);
     shim.ends_empty().await;
 }
 

@@ -154,10 +154,13 @@ fn what_ends_while_it_resumes_completes_it() {
         env.gang("app-1", "root.a", 30, "Soft");
         env.ask((1..=2).map(|n| Ask::new("app-1", &format!("ph{n}"), 10).placeholder("tg")).collect());
         env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
-        env.release("app-1", "ph1", Termination::PlaceholderReplaced);
+        env.confirm_all();
+        env.ask(vec![Ask::new("app-1", "ph3", 95).placeholder("tg")]);
         env.pass(61);
         assert_eq!(env.state("app-1"), Some(AppState::Resuming));
-        let mut keys = [("r1", Termination::StoppedByRm), ("ph2", Termination::Timeout)];
+        let is_left = |key: &&str| env.partition.alloc("app-1", key).is_some_and(|row| row.is_allocated());
+        let left = ["ph1", "ph2"].into_iter().find(is_left).expect("one is left");
+        let mut keys = [("r1", Termination::StoppedByRm), (left, Termination::Timeout)];
         if !real_first {
             keys.reverse();
         }

@@ -57,7 +57,7 @@ fn a_type_that_a_gang_does_not_ask_for_holds_it_back_no_more_than_an_ask() {
 
 #[test]
 fn a_swap_that_is_confirmed_after_the_time_out_counts_among_the_applications() {
-    // QUE-090, R6.19, R6.29
+    // QUE-090, R6.19, R3.11
     let yaml = QUEUES.replace("- name: a\n", "- name: a\n            maxapplications: 1\n");
     let mut env = Env::calm(&yaml);
     env.node("n1", 100);
@@ -66,7 +66,7 @@ fn a_swap_that_is_confirmed_after_the_time_out_counts_among_the_applications() {
     env.ask(vec![Ask::new("g", "r1", 10).group("tg")]);
     env.pass(61);
     env.confirm_all();
-    assert_eq!(env.state("g"), Some(AppState::Accepted));
+    assert_eq!(env.state("g"), Some(AppState::Running));
     env.app("other", "root.a");
     env.ask(vec![Ask::new("other", "k1", 10)]);
     assert!(!env.heard().contains(&"new k1 on n1".to_owned()), "g has an allocation, and is the only one that may");
@@ -113,7 +113,7 @@ fn a_gang_that_lost_all_that_it_had_begins_anew() {
 
 #[test]
 fn a_gang_keeps_no_room_once_its_time_is_over() {
-    // R6.17: the placeholder that waits stays, and fits no node.
+    // R6.17, seed 003, 216-236: the placeholder that waits goes with those that are placed.
     let mut env = Env::calm(&queues("{memory: 40}"));
     env.node("n1", 12);
     env.node("n2", 12);

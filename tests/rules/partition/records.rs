@@ -352,7 +352,7 @@ fn a_placeholder_that_is_too_small() {
 
 #[test]
 fn a_replacement() {
-    // EVT-025, EVT-026, EVT-034, R6.13–R6.16
+    // EVT-025, EVT-026, EVT-033, EVT-034, R6.13–R6.16
     let mut env = Env::calm(QUEUES);
     env.node("n1", 30);
     env.gang("app-1", "root.a", 20, "Soft");
@@ -363,12 +363,13 @@ fn a_replacement() {
     env.confirm_all();
     let mut heard = events(&mut env, &[EventKind::App, EventKind::Node]);
     heard.sort();
-    // The node holds the same as before.
     assert_eq!(
         heard,
         [
             "Add AppAlloc app-1 r1",
+            "Add NodeAlloc n1 r1",
             "Remove AllocReplaced app-1 ph1",
+            "Remove NodeAlloc n1 ph1",
             "Remove RequestCancel app-1 ph1",
             "Set RequestAlloc app-1 r1"
         ]

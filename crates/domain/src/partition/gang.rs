@@ -313,8 +313,7 @@ impl Partition {
         }
     }
 
-    /// A replacement takes up another node, or leaves it again (EVT-033, EVT-034). One on the placeholder's own node changes
-    /// nothing of what the node holds, and has no such event.
+    /// A replacement takes up a node, or leaves it again (EVT-033, EVT-034): another one at once, that of the placeholder with it.
     fn node_event(&self, alloc: AllocIx, node: NodeIx, change: Change, cx: &mut Cx) {
         let row = &self.allocs[alloc];
         let id = self.nodes[node].spec.id.clone();
@@ -338,7 +337,7 @@ impl Partition {
     }
 
     fn drop_placeholder(&mut self, placeholder: AllocIx, cx: &mut Cx) {
-        let removal = Removal { termination: Termination::PlaceholderReplaced, node_goes: false, silent: false };
+        let removal = Removal { termination: Termination::PlaceholderReplaced, node_goes: false };
         self.remove_allocation(placeholder, removal, cx);
         // The application may have ended with it.
         if !self.allocs[placeholder].is_free() && self.allocs[placeholder].phase == Phase::Ended {
@@ -426,10 +425,11 @@ impl Partition {
         // The replacement still counts as in flight while the placeholder goes, so that user and application stay known.
         // On its own node the real one takes the very place of the placeholder.
         let books = if elsewhere && !node_goes { Books::ALL } else { Books::REST };
-        let removal = Removal { termination: Termination::PlaceholderReplaced, node_goes, silent: !elsewhere };
+        let removal = Removal { termination: Termination::PlaceholderReplaced, node_goes };
         self.take_off_books(placeholder, removal, books, cx);
         if let Some(node) = home.filter(|_| !elsewhere) {
             self.hand_over(placeholder, real, node);
+            self.node_event(real, node, Change::Add, cx);
         }
         self.unlink(placeholder, real);
         if let Some(counters) = self.apps[app].gang.task_groups.get_mut(&group) {
@@ -498,6 +498,10 @@ impl Partition {
             // R4.23a, which is above R3.17 here.
             AppState::Completing if row.releasing_all => {}
             AppState::Failing => self.fail_if_empty(app, cx),
+            AppState::Resuming | AppState::Accepted if row.has_something_real() => {
+                // R3.11, R3.22: from Resuming it goes by way of Accepted.
+                while self.fire(app, AppEvent::Run, None, cx) {}
+            }
             AppState::Resuming => {
                 self.fire(app, AppEvent::Run, None, cx);
                 if self.is_done(app) && self.apps[app].has_run() {
@@ -571,14 +575,13 @@ impl Partition {
         }
         self.stop_gang_timer(app);
         let row = &self.apps[app];
-        // One that has what it announced, or more, and of which a part of the real work runs, has not failed: what it sent may have
-        // been another sum (seed 003, 236-241). It runs, also where R6.29 has not said so yet.
-        let has = row.allocated.plus(&row.gang.allocated);
-        let runs = row.allocs.len() > row.gang.placeholders as usize
-            && !row.awaits_placeholders()
-            && row.gang.placeholder_ask.as_deref().is_some_and(|ask| has.ge_all(ask));
+        // One of which nothing waits and a part of the real work runs has not failed: what it sent may have been another sum than it
+        // announced (seed 003, 236-241). It runs, also where R6.29 has not said so yet.
+        let runs = row.has_something_real() && !row.awaits_placeholders();
         if matches!(row.state, AppState::Running | AppState::Completing) || runs {
             self.release_placeholders(app, TIMED_OUT, cx);
+            // Those that wait had their time, too, and real asks of their groups wait for them (seed 003, 216-236).
+            self.drop_waiting(app, false, cx);
             if matches!(self.apps[app].state, AppState::Accepted | AppState::Resuming) {
                 self.fire(app, AppEvent::Run, None, cx);
             }
@@ -602,8 +605,10 @@ impl Partition {
     }
 
     /// Drops the pending placeholders of a gang that timed out, with Hard all pending asks (R6.19, R6.20, SEEDS S31). Of
-    /// those that were placed and are asked back now, events tell that they timed out, too (EVT-024).
+    /// those that were placed and are asked back now, events tell that they timed out, too (EVT-024); where the application runs on,
+    /// when the shim confirms it.
     fn drop_waiting(&mut self, app: AppIx, hard: bool, cx: &mut Cx) {
+        let runs = matches!(self.apps[app].state, AppState::Running | AppState::Completing);
         let mut lost = Vec::new();
         for alloc in self.apps[app].by_seq.values().copied().collect::<Vec<_>>() {
             let row = &self.allocs[alloc];
@@ -612,7 +617,7 @@ impl Partition {
             }
             match row.phase {
                 Phase::Pending | Phase::AwaitingShim => {}
-                Phase::Allocated => {
+                Phase::Allocated if !runs => {
                     self.ask_went(alloc, Detail::RequestTimeout, cx);
                     continue;
                 }

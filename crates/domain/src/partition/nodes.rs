@@ -524,11 +524,7 @@ impl Partition {
         release.confirm = false;
         // R6.19: the shim was asked to release it already. Nothing of it stays, and the key may be used again.
         let asked_back = self.allocs[alloc].released;
-        self.remove_allocation(
-            alloc,
-            Removal { termination: Termination::Unknown, node_goes: true, silent: false },
-            cx,
-        );
+        self.remove_allocation(alloc, Removal { termination: Termination::Unknown, node_goes: true }, cx);
         if !self.allocs[alloc].is_free() && self.allocs[alloc].phase == Phase::Ended {
             match asked_back {
                 true => self.forget(alloc),

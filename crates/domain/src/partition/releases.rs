@@ -19,8 +19,6 @@ pub(super) struct Removal {
     pub termination: Termination,
     /// Its node goes as a whole.
     pub node_goes: bool,
-    /// What the node holds does not change: a replacement takes its place (EVT-034).
-    pub silent: bool,
 }
 
 /// Text of the echo of a release by the shim (R4.20).
@@ -145,7 +143,7 @@ impl Partition {
         let waits = u32::from(fails && !ends);
         self.apps[app].asking += waits;
         let before = cx.fx.len();
-        self.remove_allocation(alloc, Removal { termination: given, node_goes: false, silent: false }, cx);
+        self.remove_allocation(alloc, Removal { termination: given, node_goes: false }, cx);
         self.apps[app].asking -= waits;
         confirm_at(self.told_at(app, before, cx), &app_id, [key], termination, ECHO, cx);
         // The application may have ended with it.
@@ -157,7 +155,11 @@ impl Partition {
             Termination::FailedOnRm => self.pend_again(alloc, cx),
             // R4.19: the record stays, unless the core itself asked for this release.
             Termination::Timeout if !released => {}
-            Termination::Timeout | Termination::PlaceholderReplaced => self.forget(alloc),
+            Termination::Timeout => {
+                self.ask_went(alloc, Detail::RequestTimeout, cx);
+                self.forget(alloc);
+            }
+            Termination::PlaceholderReplaced => self.forget(alloc),
             _ => {
                 self.ask_went(alloc, Detail::RequestCancel, cx);
                 self.forget(alloc);
@@ -318,12 +320,13 @@ impl Partition {
             self.undo_swap_of_real(real, cx);
         }
         let released = self.allocs[alloc].released;
-        self.remove_allocation(alloc, Removal { termination, node_goes: false, silent: false }, cx);
+        self.remove_allocation(alloc, Removal { termination, node_goes: false }, cx);
         if !self.apps[app].is_free() && !self.allocs[alloc].is_free() {
             if termination != Termination::Timeout {
                 self.ask_went(alloc, Detail::RequestCancel, cx);
                 self.forget(alloc);
             } else if released {
+                self.ask_went(alloc, Detail::RequestTimeout, cx);
                 self.forget(alloc);
             }
         }
@@ -430,7 +433,7 @@ impl Partition {
         }
         cx.event_of(EventKind::App, &app_id, &key, Change::Remove, detail(removal.termination), &resource);
         self.allocation_changed(app);
-        if let Some(node) = node.filter(|_| !removal.node_goes && !removal.silent) {
+        if let Some(node) = node.filter(|_| !removal.node_goes) {
             let row = &self.nodes[node];
             let id = row.spec.id.clone();
             cx.event_of(EventKind::Node, &id, &key, Change::Remove, Detail::NodeAlloc, &resource);

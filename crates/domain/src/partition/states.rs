@@ -90,8 +90,9 @@ impl Partition {
     pub(super) fn real_came(&mut self, ix: AppIx, confirmed: bool, cx: &mut Cx) {
         let row = &self.apps[ix];
         let first = row.allocs.len() == row.gang.placeholders as usize + 1;
-        // R6.29: the first confirmed replacement of an accepted application changes nothing, the second does.
-        let waits = confirmed && first && row.state != AppState::Completing;
+        // R6.29: the first confirmed replacement of an incomplete gang changes nothing, the second does; with the last placeholder it
+        // is incomplete no more.
+        let waits = confirmed && first && row.gang.placeholders > 0 && row.state != AppState::Completing;
         if row.state != AppState::Running && !waits {
             self.fire(ix, AppEvent::Run, None, cx);
         }

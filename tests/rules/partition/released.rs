@@ -2,6 +2,7 @@
 
 use callboard::domain::{
     command::NodeAction,
+    event::{Change, Detail, EventKind},
     types::{AppState, Termination},
 };
 
@@ -105,18 +106,18 @@ fn a_placeholder_that_was_to_be_replaced_waits_again() {
 #[test]
 fn a_gang_that_runs_does_not_fail_as_it_announced_another_sum() {
     // Seed 003, 236-241; R6.17, R6.18: nothing of it is pending, and one of its real asks has its place.
-    for style in ["Hard", "Soft"] {
+    for (style, announced) in [("Hard", 19), ("Hard", 30), ("Soft", 19), ("Soft", 30)] {
         let mut env = Env::calm(QUEUES);
         env.node("n1", 20);
-        env.gang("app-1", "root.a", 19, style);
+        env.gang("app-1", "root.a", announced, style);
         placeholders(&mut env, &["ph1", "ph2"]);
         env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
         env.confirm_all();
         env.heard();
         env.pass(61);
-        assert_eq!(env.heard(), ["released ph2 Timeout", "app-1 Running"], "{style}");
+        assert_eq!(env.heard(), ["released ph2 Timeout", "app-1 Running"], "{style} {announced}");
         env.confirm_all();
-        assert!(env.partition.alloc("app-1", "r1").is_some_and(|row| row.is_allocated()), "{style}");
+        assert!(env.partition.alloc("app-1", "r1").is_some_and(|row| row.is_allocated()), "{style} {announced}");
     }
 }
 
@@ -137,4 +138,64 @@ fn a_release_of_what_went_before_is_confirmed() {
         env.release("app-1", key, Termination::StoppedByRm);
         assert_eq!(env.heard(), NOTHING, "R4.26");
     }
+}
+
+#[test]
+fn an_application_that_has_something_real_runs_when_its_last_placeholder_went() {
+    // R3.11, R3.22: what came while it was Resuming made it Accepted only.
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 20);
+    env.gang("app-1", "root.a", 30, "Soft");
+    placeholders(&mut env, &["ph1"]);
+    env.pass(61);
+    assert_eq!(env.state("app-1"), Some(AppState::Resuming));
+    env.ask(vec![Ask::new("app-1", "r1", 10)]);
+    assert_eq!(env.state("app-1"), Some(AppState::Accepted));
+    env.confirm_all();
+    assert_eq!(env.state("app-1"), Some(AppState::Running));
+    // R6.29: the first replacement of an incomplete gang changes no state, but with the last placeholder it is one no more.
+    env.gang("app-2", "root.a", 30, "Soft");
+    env.remove_app("app-1");
+    env.ask(vec![Ask::new("app-2", "p1", 10).placeholder("tg")]);
+    env.ask(vec![Ask::new("app-2", "r1", 10).group("tg")]);
+    env.confirm_all();
+    assert_eq!(env.state("app-2"), Some(AppState::Running));
+}
+
+#[test]
+fn a_placeholder_that_times_out_while_its_application_runs_is_told_of_as_an_ask_that_went() {
+    // EVT-024, R6.17
+    let mut env = one_left();
+    env.pass(61);
+    env.confirm_all();
+    let went = |event: &&callboard::domain::event::Event| {
+        event.kind == EventKind::App && event.change == Change::Remove && event.detail == Detail::RequestTimeout
+    };
+    let went: Vec<String> = env.events.iter().filter(went).map(|event| event.reference.to_string()).collect();
+    assert_eq!(went, ["ph2"]);
+}
+
+#[test]
+fn a_partition_that_ends_tells_of_its_queues_and_limits_and_of_each_application_once() {
+    // EVT-022, EVT-041, EVT-054
+    let limits = "limits: [{limit: all, users: [alice], maxapplications: 9}]";
+    let mut env = Env::calm(&QUEUES.replace("- name: a\n", &format!("- name: a\n            {limits}\n")));
+    env.node("n1", 20);
+    env.app("app-1", "root.a");
+    env.ask(vec![Ask::new("app-1", "k1", 10)]);
+    env.release("app-1", "k1", Termination::StoppedByRm);
+    assert_eq!(env.state("app-1"), Some(AppState::Completing));
+    let made = env.partition.queue_by_path.len();
+    env.events.clear();
+    env.stop(1);
+    let told = |kind: EventKind, change: Change, detail: Detail| {
+        let one = |event: &&callboard::domain::event::Event| {
+            (event.kind, event.change, event.detail) == (kind, change, detail)
+        };
+        env.events.iter().filter(one).map(|event| event.object.to_string()).collect::<Vec<_>>()
+    };
+    let queues = told(EventKind::Queue, Change::Remove, Detail::QueueConfig);
+    assert_eq!((queues.len(), queues.last().map(String::as_str)), (made, Some("root")));
+    assert_eq!(told(EventKind::UserGroup, Change::Remove, Detail::UserLimit), ["alice"]);
+    assert_eq!(told(EventKind::App, Change::Set, Detail::AppCompleted), ["app-1"]);
 }

@@ -126,6 +126,13 @@ impl Partition {
         self.ugm.set_limits(limits.iter().map(|(path, entries)| (path, *entries)), &mut events);
         publish(events, cx);
     }
+
+    /// The limits go with the partition.
+    pub(super) fn tell_limits_gone(&mut self, cx: &mut Cx) {
+        let mut events = Vec::new();
+        self.ugm.tell_gone(&mut events);
+        publish(events, cx);
+    }
 }
 
 /// The limits of every queue that has some, by its path, in their order.

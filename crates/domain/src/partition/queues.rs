@@ -220,7 +220,7 @@ impl Partition {
         }
     }
 
-    fn remove_queue(&mut self, ix: QueueIx, cx: &mut Cx) {
+    pub(super) fn remove_queue(&mut self, ix: QueueIx, cx: &mut Cx) {
         self.leave_parent(ix);
         self.queue_takes_no_more_turns(ix);
         let row = self.queues.free(ix);

@@ -38,8 +38,8 @@ impl Partition {
         }
     }
 
-    /// Takes a partition apart that was stopped: applications with up to `max` asks and allocations, then nodes. False when
-    /// nothing is left. The shim is told what becomes of its applications, and nothing of their allocations and of nodes
+    /// Takes a partition apart that was stopped: applications with up to `max` asks and allocations, then nodes, then queues. False
+    /// when nothing is left. The shim is told what becomes of its applications, and nothing of their allocations and of nodes
     /// (R1.8).
     pub fn dismantle(&mut self, max: usize, now: Nanos, effects: &mut Vec<Effect>) -> bool {
         let from = effects.len();
@@ -51,7 +51,7 @@ impl Partition {
                     self.leave(leaving, &mut items, &mut told, cx);
                     true
                 }
-                None => self.remove_first_node(cx),
+                None => self.remove_first_node(cx) || self.remove_last_queue(cx),
             };
             items = items.saturating_sub(1);
         }
@@ -85,8 +85,9 @@ impl Partition {
             self.leaving = Some(Leaving { app, closing, failing, last });
             return;
         }
-        let detail = if last == AppState::Completed { Detail::AppCompleted } else { Detail::AppFailed };
-        cx.message(EventKind::App, &id, &"".into(), (Change::Set, detail), PARTITION_REMOVED, None);
+        if last == AppState::Failed {
+            cx.message(EventKind::App, &id, &"".into(), (Change::Set, Detail::AppFailed), PARTITION_REMOVED, None);
+        }
         for state in failing.then_some(AppState::Failing).into_iter().chain([last]) {
             let (app, at, message) = (id.clone(), cx.now, PARTITION_REMOVED.into());
             told.push(Callback::UpdatedApplication { app, state, at, message });
@@ -96,6 +97,22 @@ impl Partition {
     fn remove_first_node(&mut self, cx: &mut Cx) -> bool {
         let Some(node) = self.node_by_id.get_min().map(|(_, node)| *node) else { return false };
         self.remove_node(node, cx);
+        true
+    }
+
+    /// Children stand behind their parents. Root's row stays for readers; with it go the limits (EVT-041, EVT-054).
+    fn remove_last_queue(&mut self, cx: &mut Cx) -> bool {
+        let last = self.queue_by_path.get_max().map(|(_, queue)| *queue).filter(|last| *last != self.root);
+        if let Some(last) = last {
+            self.remove_queue(last, cx);
+            return true;
+        }
+        if self.queues[self.root].state == ObjectState::Stopped {
+            return false;
+        }
+        self.set_queue_state(self.root, ObjectState::Stopped, cx);
+        self.tell_limits_gone(cx);
+        cx.event(EventKind::Queue, &self.queues[self.root].path, Change::Remove, Detail::QueueConfig);
         true
     }
 }

@@ -66,6 +66,11 @@ impl Ugm {
         self.sum_up_again();
     }
 
+    /// The events of limits that go, all of them.
+    pub fn tell_gone(&self, out: &mut Vec<UgmEvent>) {
+        self.announce_gone(&self.limits, &Limits::new([]), out);
+    }
+
     fn announce_gone(&self, old: &Limits, new: &Limits, out: &mut Vec<UgmEvent>) {
         let users = self.listed_users();
         for limits in &old.paths {

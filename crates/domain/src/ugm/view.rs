@@ -98,10 +98,10 @@ impl Ugm {
     }
 
     fn tree(&self, at: TrackerIx, tracker: &Tracker) -> QueueUsage {
-        let mut applications: BTreeMap<LevelIx, Vec<Arc<str>>> = BTreeMap::new();
-        for app in tracker.apps.iter().map(|app| &self.apps[*app]).filter(|app| app.counted) {
+        let mut apps_of: BTreeMap<LevelIx, Vec<Arc<str>>> = BTreeMap::new();
+        for app in tracker.apps.iter().map(|app| &self.apps[*app]) {
             for level in app.sides().filter(|side| side.tracker == at).flat_map(|side| &side.levels) {
-                applications.entry(*level).or_default().push(app.id.clone());
+                apps_of.entry(*level).or_default().extend(app.counted.then(|| app.id.clone()));
             }
         }
         // Children come after their parent, so from the last one on each can be put into its parent, complete.
@@ -112,7 +112,7 @@ impl Ugm {
             let level = &self.levels[ix];
             let mut children = open.remove(&ix).unwrap_or_default();
             children.reverse();
-            let mut applications = applications.remove(&ix).unwrap_or_default();
+            let mut applications = apps_of.get(&ix).cloned().unwrap_or_default();
             applications.sort_unstable();
             let usage = QueueUsage {
                 path: level.path.clone(),
@@ -122,6 +122,14 @@ impl Ugm {
                 max_applications: level.limit.as_ref().map_or(0, |limit| limit.applications),
                 children,
             };
+            // A level that only a limit names is no use of its queue (UGM-052, SEEDS S28).
+            if level.parent.is_some()
+                && !apps_of.contains_key(&ix)
+                && usage.usage.is_empty()
+                && usage.children.is_empty()
+            {
+                continue;
+            }
             match level.parent {
                 Some(parent) => open.entry(parent).or_default().push(usage),
                 None => root = usage,

@@ -142,7 +142,7 @@ fn wildcard_for_later_users() {
     // UGM-014: a reload sets it for listed users at every path.
     b.limits(&[("root.b", vec![limit(&["*"], &[], 6, 0)])]);
     assert_eq!(b.told(), ["remove user limit sue root.a", "set user limit sue root.b"]);
-    assert_eq!((b.headroom(app), b.used("sue", "root.b")), ("none".into(), Some(0)));
+    assert_eq!((b.headroom(app), b.used("sue", "root.b")), ("none".into(), None), "UGM-052: nothing is used there");
     b.sub(app, 2, true);
     assert_eq!((b.users(), b.ugm.levels.iter().count()), (vec![], 0));
 }
@@ -155,7 +155,8 @@ fn a_limit_of_a_queue_that_is_not_there() {
     let app = b.open("app-1", "alice", &[], "root.a");
     b.add(app, 1);
     let alice = b.ugm.user("alice").expect("listed");
-    assert_eq!(&*alice.root.children[1].children[0].path, "root.gone.deep");
+    let below: Vec<_> = alice.root.children.iter().map(|queue| &*queue.path).collect();
+    assert_eq!(below, ["root.a"], "UGM-052: a limit alone lists no queue");
     b.sub(app, 1, true);
     b.limits(&[]);
     assert_eq!(b.ugm.levels.iter().count(), 0);

@@ -77,3 +77,17 @@ fn waiting_beside_running() {
     b.sub(run, 60, false);
     assert_eq!(shown(&b.ugm.user("alice").expect("listed").root)[1], "  root.a map[] [app-1] -/0");
 }
+
+// UGM-052, SEEDS S28: a limit alone lists no queue, before a reload and after it.
+#[test]
+fn queues_that_only_a_limit_names() {
+    let conf = [("root.b", vec![limit(&["alice"], &[], 5, 0)]), ("root.c", vec![limit(&["*"], &[], 5, 0)])];
+    let mut b = Bench::new(&conf);
+    let run = b.open("app-1", "alice", &[], "root.a");
+    b.add(run, 1);
+    for _ in 0..2 {
+        let queues = ["root map[memory:1] [app-1] -/0", "  root.a map[memory:1] [app-1] -/0"];
+        assert_eq!(shown(&b.ugm.user("alice").expect("listed").root), queues);
+        b.limits(&conf);
+    }
+}

@@ -46,7 +46,7 @@ for target in "$@"; do
   # The program without its symbols knows where they are.
   "$objcopy" --only-keep-debug "$built" "$out/$name.debug"
   "$objcopy" --strip-all --add-gnu-debuglink="$out/$name.debug" "$built" "$folder/callboard"
-  cp -r README.md CHANGELOG.md LICENSE docs deploy "$folder/"
+  docs/copy.sh "$folder"
   tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$out" -czf "$out/$name.tar.gz" "$name"
   if cargo deb --version >/dev/null 2>&1; then
     # The stripped one: the tools of this machine do not know programs of others.

@@ -32,10 +32,8 @@ fi
 rm -rf "$out"
 mkdir -p "$out/src"
 : > "$mark"
-# The pages and what they link to, where the links expect it; the table of contents stands at the top.
-cp -r README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md LICENSE docs deploy fuzz "$out/src/"
-cp -r --parents crates/si/proto "$out/src/"
-find clients \( -name README.md -o -path "*/examples/*.py" \) -exec cp --parents {} "$out/src/" \;
+# The table of contents stands at the top.
+docs/copy.sh "$out/src"
 sed 's#](\.\./#](#; t; s#](#](docs/#' docs/SUMMARY.md > "$out/src/SUMMARY.md"
 sed 's#^src = .*#src = "src"#' docs/book.toml > "$out/book.toml"
 rm -f "$out/src/docs/SUMMARY.md" "$out/src/docs/book.toml"

@@ -1,9 +1,10 @@
 //! What packages rely on: the service manager is told how the server is, and the image's root has all that the program needs.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     os::unix::{fs::PermissionsExt as _, net::UnixDatagram},
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
 };
 
@@ -138,6 +139,53 @@ fn the_root_of_the_image_has_all_that_the_program_needs() {
     assert!(String::from_utf8_lossy(&none.stderr).contains("leave no door open"), "{none:?}");
 }
 
+/// What stands below a folder, by its path in it.
+fn files(folder: &Path) -> BTreeSet<PathBuf> {
+    let (mut found, mut open) = (BTreeSet::new(), vec![folder.to_owned()]);
+    while let Some(here) = open.pop() {
+        for path in fs::read_dir(&here).expect("it can be listed").map(|entry| entry.expect("an entry").path()) {
+            match path.is_dir() {
+                true => open.push(path),
+                false => drop(found.insert(path.strip_prefix(folder).expect("below it").to_owned())),
+            }
+        }
+    }
+    found
+}
+
+/// The documents and what they name, as a release has them.
+fn documents(to: &Path) -> BTreeSet<PathBuf> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/copy.sh");
+    let copied = Command::new(script).arg(to).output().expect("it runs");
+    assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+    files(to)
+}
+
+#[test]
+fn what_is_given_out_has_what_its_documents_link_to() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (mut missing, mut seen) = (BTreeMap::<PathBuf, BTreeSet<String>>::new(), 0);
+    for page in documents(dir.path()).iter().filter(|path| path.extension().is_some_and(|end| end == "md")) {
+        let page = dir.path().join(page);
+        let text = fs::read_to_string(&page).expect("text");
+        // Blocks between fences are examples.
+        let prose: String = text.split("```").step_by(2).collect();
+        for link in prose.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0)) {
+            let file = link.split('#').next().unwrap_or_default();
+            if file.is_empty() || link.contains("://") || link.starts_with("mailto:") {
+                continue;
+            }
+            seen += 1;
+            let target = page.with_file_name(file);
+            if !target.is_file() {
+                missing.entry(page.clone()).or_default().insert(link.to_owned());
+            }
+        }
+    }
+    assert!(seen > 600, "documents have links: {seen}");
+    assert_eq!(missing, BTreeMap::new());
+}
+
 #[test]
 fn the_debian_package_is_installed_and_removed() {
     let test = "the_debian_package_is_installed_and_removed";
@@ -187,6 +235,11 @@ fn the_debian_package_is_installed_and_removed() {
     ] {
         assert!(root.join(file).is_file(), "{file}");
     }
+    // Whatever a document links to is beside it.
+    let mut given = files(&root.join("usr/share/doc/callboard"));
+    // Says what LICENSE says, under the name that Debian gives it.
+    assert!(given.remove(Path::new("copyright")), "{given:?}");
+    assert_eq!(given, documents(&dir.path().join("documents")), "assets in Cargo.toml, and docs/copy.sh");
     let version = done(Command::new(root.join("usr/bin/callboard")).arg("--version"));
     assert_eq!(version.trim(), concat!("callboard ", env!("CARGO_PKG_VERSION")));
     fs::create_dir_all(root.join("var/lib/callboard/events")).expect("made");

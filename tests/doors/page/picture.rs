@@ -12,6 +12,21 @@ use crate::demo::Demo;
 const WORDS: &str = "return [...document.querySelectorAll('nav a, thead th, .filters label')]
   .map((part) => part.innerText.trim().split('\\n')[0].replace(/ \\(\\d+\\)$/, '')).filter((text) => text).join('\\n')";
 
+/// Parts of the panel that scroll to the side.
+const SIDEWAYS: &str = "return [...document.querySelectorAll('#detail, #detail *')]
+  .filter((part) => getComputedStyle(part).overflowX === 'auto' && part.scrollWidth > part.clientWidth).map((part) => part.className)";
+
+/// What the README says of the demo, and what of it the picture shows.
+const SAID: [(&str, &str); 6] = [
+    ("200 nodes", "200 nodes"),
+    ("teams", "root.adhoc"),
+    ("GPUs", "nvidia.com/gpu"),
+    ("a rack that is drained", "20 drained"),
+    ("a user who wants more than his limit", "user or group limit"),
+    // Of one that waits, which is explained.
+    ("gangs", "placeholders of"),
+];
+
 #[tokio::test]
 async fn the_picture_of_the_readme_is_true() {
     let Some(browser) = Browser::start("the_picture_of_the_readme_is_true").await else { return };
@@ -20,13 +35,24 @@ async fn the_picture_of_the_readme_is_true() {
     browser.until("document.querySelector('#live')?.innerText === 'Live'").await;
     browser.until("document.querySelectorAll('.chip').length > 1").await;
     browser.until("document.querySelectorAll('tbody tr[data-key]').length > 8").await;
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).expect("it is there");
+    for (said, shown) in SAID {
+        assert!(readme.contains(said), "the README says of the demo: {said}");
+        if said == "gangs" {
+            let gang = "[...document.querySelectorAll('tbody tr[data-key^=train-]')]\
+                .find((row) => row.innerText.includes('Accepted'))";
+            browser.until(gang).await;
+            browser.run(&format!("({gang}).click()")).await;
+        }
+        // The rack is drained, and the limit reached, a while after the begin.
+        browser.shows(shown).await;
+    }
+    assert_eq!(browser.run(SIDEWAYS).await, json!([]), "nothing of the panel is cut");
     let words = browser.run(WORDS).await;
-    let words = words.as_str().expect("words");
+    let shown = SAID.map(|(_, shown)| shown).join("\n");
+    let words = format!("{}\n{shown}", words.as_str().expect("words"));
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/pictures");
     if env::var_os("WRITE_DOCS").is_some() {
-        let row = "document.querySelector('tbody tr[data-key]').click()";
-        browser.run(row).await;
-        browser.until("document.querySelectorAll('#detail .level').length > 0").await;
         let picture = browser.tool("Page.captureScreenshot", json!({"format": "webp", "quality": 70})).await;
         let Value::String(picture) = &picture["data"] else { panic!("no picture: {picture}") };
         fs::write(folder.join("page.webp"), decoded(picture)).expect("the picture can be written");

@@ -180,11 +180,16 @@ fn begin(request: &ServiceRequest, came: Option<&Trace>) -> Option<Span> {
     if !traces.is_on() || need(request.method(), request.uri().path()) == Need::Nothing {
         return None;
     }
-    let name = || match request.match_pattern() {
-        Some(pattern) => format!("{} {pattern}", request.method()).into(),
+    // By the list of routes, as those of `/ws/v1` are found by their own router.
+    let route = || routes::find(request.method(), request.uri().path()).map(|route| route.place.path);
+    let name = || match route() {
+        Some(route) => format!("{} {route}", request.method()).into(),
         None => request.method().to_string().into(),
     };
     let mut span = traces.begin(came, name)?;
+    if let Some(route) = route() {
+        span.text("http.route", route);
+    }
     span.text("http.request.method", request.method().as_str());
     span.text("url.path", request.uri().path());
     Some(span)

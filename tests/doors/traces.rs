@@ -268,7 +268,7 @@ async fn requests_begin_traces_as_often_as_the_setting_says() {
     server.get("/livez").await;
     let answer = server.http.get(server.url("/ws/v1/partitions")).send().await.expect("an answer");
     let given = answer.headers()["traceparent"].to_str().expect("text").to_owned();
-    let name = "GET";
+    let name = "GET /ws/v1/partitions";
     let spans = collector.until(given.split('-').nth(1).expect("a trace"), name).await;
     assert!(spans[0].parent_span_id.is_empty() && attributes(&spans[0])["url.path"] == "/ws/v1/partitions");
     let all = collector.spans.lock().expect("no panic").clone();
@@ -303,3 +303,16 @@ async fn what_waits_is_sent_at_the_end_and_a_collector_that_is_gone_holds_nothin
     let refused = Program::try_start(serve(&["--otlp-endpoint", "nowhere at all"])).unwrap_err();
     assert!(refused.contains("--otlp-endpoint nowhere at all"), "{refused}");
 }
+    // What stands in a path makes no kind of its own; what leads nowhere has none.
+    let url = server.url("/ws/v1/partition/default/queue/root.a/applications");
+    for (path, route) in [
+        (&*url, Some("/ws/v1/partition/{partition}/queue/{queue}/applications")),
+        (&*server.url("/si/v1/rm/rm-1"), Some("/si/v1/rm/{rm}")),
+        (&*server.url("/ws/v1/nothing/of/this"), None),
+    ] {
+        let answer = server.http.get(path).send().await.expect("an answer");
+        let given = answer.headers()["traceparent"].to_str().expect("text").to_owned();
+        let name = route.map_or_else(|| "GET".to_owned(), |route| format!("GET {route}"));
+        let spans = collector.until(given.split('-').nth(1).expect("a trace"), &name).await;
+        assert_eq!(attributes(&spans[0]).get("http.route").map(String::as_str), route);
+    }

@@ -23,7 +23,8 @@ fn the_page_of_settings_is_that_of_the_table() {
 }
 
 /// What has the form of a key and is none: files, values of the chart, a group of keys, and an attribute of spans.
-const OTHERS: [&str; 6] = ["log.txt", "health.json", "metrics.txt", "shim.env", "event.store", "http.request.method"];
+const OTHERS: [&str; 7] =
+    ["log.txt", "health.json", "metrics.txt", "shim.env", "event.store", "http.request.method", "http.route"];
 
 /// Whether a text has the form of a key: it begins as one of the table does, and goes on with names.
 fn is_like_a_key(text: &str) -> bool {

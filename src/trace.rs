@@ -27,14 +27,15 @@ pub enum Side {
     Callback,
 }
 
-/// What the messages of a stream are part of: each may begin a trace, which has a link to that of the call that opened the stream.
+/// What the messages of a stream are part of: each names a trace, or may begin one, which has a link to that of the call that opened the
+/// stream.
 #[derive(Clone, Debug, Default)]
 pub struct Stream(pub Option<Point>);
 
 impl Stream {
-    /// A message came.
-    pub fn message(&self, traces: &Traces, name: &'static str) -> Option<Span> {
-        let mut span = traces.begin(None, || name.into())?;
+    /// A message came, with a header of its own or none.
+    pub fn message(&self, traces: &Traces, header: Option<&str>, name: &'static str) -> Option<Span> {
+        let mut span = traces.begin(header.and_then(Trace::read).as_ref(), || name.into())?;
         if let Some(opened) = &self.0 {
             span.link(opened);
         }

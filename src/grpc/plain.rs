@@ -159,7 +159,7 @@ async fn read<P: Plain>(
     let _ = attached.send(open);
     let mut next = Some(first);
     while let Some(request) = next {
-        let span = traced.message(&topology.traces, name);
+        let span = traced.message(&topology.traces, None, name);
         let given = P::REQUEST.rm(&request.0).map_err(status::fault)?;
         if !given.is_empty() && given != rm {
             return Err(status::other_rm(&given, &rm));

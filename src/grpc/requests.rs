@@ -153,7 +153,7 @@ impl Open {
         if gate.epoch != epoch {
             return Err(status::refusal(self.handle.over(epoch)));
         }
-        let handed = self.hand_in(&gate, request.sequence, holds, bytes).await;
+        let handed = self.hand_in(&gate, request.sequence, request.trace, holds, bytes).await;
         handed.map_err(|fault| match fault.code() {
             Code::InvalidArgument | Code::ResourceExhausted => {
                 Status::new(fault.code(), format!("request {}: {}", request.sequence, fault.message()))
@@ -162,7 +162,7 @@ impl Open {
         })
     }
 
-    async fn hand_in(&self, gate: &Gate, sequence: u64, holds: Holds, bytes: Bytes) -> Result<(), Status> {
+    async fn hand_in(&self, gate: &Gate, sequence: u64, trace: &str, holds: Holds, bytes: Bytes) -> Result<(), Status> {
         let rm = &*self.handle.id;
         match holds {
             Holds::Request(kind) => {
@@ -172,7 +172,7 @@ impl Open {
                 }
                 let names = Names::new(rm, gate.shared.types.clone());
                 let inward = convert(kind, Wire(bytes), names, gate.shared.max_items).await?;
-                let span = self.traced.message(&self.topology.traces, kind.name());
+                let span = self.traced.message(&self.topology.traces, Some(trace), kind.name());
                 let permit = gate.shared.budget.taken(inward.items).await;
                 let permit = self.handle.traced(gate, permit, span.as_ref().map(trace::Span::point), inward.items);
                 let permit = permit.with(gate.shared.receipts.take(sequence, inward.items));

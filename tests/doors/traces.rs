@@ -6,6 +6,10 @@ use std::{
 };
 
 use opentelemetry_proto::tonic::{
+use callboard::si::{
+    ext::{self, request::Request as Kind, scheduler_extension_client::SchedulerExtensionClient},
+    v1::{NodeInfo, NodeRequest},
+};
     collector::trace::v1::ExportTraceServiceRequest,
     common::v1::any_value::Value as Any,
     trace::v1::{Span, span::SpanKind},
@@ -17,9 +21,14 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
 use crate::{
     common::{Program, serve, until},
-    shim::server::{CONFIG, Lines, Server},
+    shim::{
+        server::{CONFIG, Lines, Server},
+        ws,
+    },
 };
 
 /// A collector: it keeps the spans that it gets, and what else was sent with them.
@@ -187,7 +196,7 @@ async fn swapped_in_one_trace(more: &[&str]) {
         assert_eq!(part.parent_span_id, swap.span_id, "{}", part.name);
         assert!(part.start_time_unix_nano >= swap.start_time_unix_nano, "{}", part.name);
     }
-    assert!(released.end_time_unix_nano <= confirmation.start_time_unix_nano, "it was read before it was confirmed");
+    assert!(released.start_time_unix_nano <= confirmation.start_time_unix_nano, "it was said before it was confirmed");
     assert_eq!(attributes(new)["callboard.node"], "n1");
     // The request that confirmed it has a trace of its own, to which there is a link.
     let confirming = collector.until(&confirmed, "session").await;
@@ -316,3 +325,37 @@ async fn what_waits_is_sent_at_the_end_and_a_collector_that_is_gone_holds_nothin
         let spans = collector.until(given.split('-').nth(1).expect("a trace"), &name).await;
         assert_eq!(attributes(&spans[0]).get("http.route").map(String::as_str), route);
     }
+#[tokio::test]
+async fn a_message_on_a_stream_names_the_trace_that_it_is_part_of() {
+    let (collector, address) = Collector::start().await;
+    let server = start(&address, &["--set", "traces.oneIn=0"]).await;
+    let (status, _) = server.send("POST", "/si/v1/rm", &json!({"rmID": "rm-1", "config": CONFIG})).await;
+    assert_eq!(status, 200);
+    let whole = async |traced: &str| {
+        let spans = collector.until(traced, "partition").await;
+        let (message, session) = (one(&spans, "NodeRequest"), one(&spans, "session"));
+        assert_eq!(
+            (hex(&message.parent_span_id), &session.parent_span_id),
+            ("00f067aa0ba902b7".into(), &message.span_id)
+        );
+    };
+
+    let mut socket = ws::open(&server, "").await;
+    let ((header, of_socket), (other, of_other)) = (trace(2), trace(3));
+    let nodes = |id: &str| json!({"nodes": [{"nodeID": id, "action": "CREATE"}]});
+    ws::send(&mut socket, json!({"traceparent": &header, "seq": 1, "nodes": nodes("n1")})).await;
+    // What is no header counts as missing.
+    ws::send(&mut socket, json!({"traceparent": 7, "seq": 2, "nodes": nodes("n2")})).await;
+    whole(&of_socket).await;
+
+    let (to, outgoing) = tokio::sync::mpsc::channel(4);
+    let channel = Channel::from_shared(server.grpc()).expect("an address").connect().await.expect("a server");
+    let mut door = SchedulerExtensionClient::new(channel);
+    to.send(ext::Request { rm_id: "rm-1".into(), ..Default::default() }).await.expect("open");
+    let _acks = door.requests(ReceiverStream::new(outgoing)).await.expect("a stream");
+    let node = NodeInfo { node_id: "n3".into(), action: 1, ..Default::default() };
+    let request = Some(Kind::Node(NodeRequest { nodes: vec![node], ..Default::default() }));
+    to.send(ext::Request { sequence: 3, request, traceparent: other, ..Default::default() }).await.expect("open");
+    whole(&of_other).await;
+}
+

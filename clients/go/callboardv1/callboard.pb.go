@@ -171,7 +171,10 @@ type Request struct {
 	//	*Request_Allocation
 	//	*Request_Configuration
 	//	*Request_Heartbeat
-	Request       isRequest_Request `protobuf_oneof:"request"`
+	Request isRequest_Request `protobuf_oneof:"request"`
+	// The trace that the request is part of (W3C Trace Context), as metadata says it of a call; one that cannot be read counts as
+	// missing.
+	Traceparent   string `protobuf:"bytes,9,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -277,6 +280,13 @@ func (x *Request) GetHeartbeat() *Heartbeat {
 		}
 	}
 	return nil
+}
+
+func (x *Request) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 type isRequest_Request interface {
@@ -1547,7 +1557,7 @@ const file_callboard_v1_callboard_proto_rawDesc = "" +
 	"\x1bUpdateConfigurationResponse\"(\n" +
 	"\x11UnregisterRequest\x12\x13\n" +
 	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\"\x14\n" +
-	"\x12UnregisterResponse\"\x84\x03\n" +
+	"\x12UnregisterResponse\"\xa6\x03\n" +
 	"\aRequest\x12\x13\n" +
 	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x1a\n" +
@@ -1558,7 +1568,8 @@ const file_callboard_v1_callboard_proto_rawDesc = "" +
 	"allocation\x18\x06 \x01(\v2\x18.si.v1.AllocationRequestH\x00R\n" +
 	"allocation\x12I\n" +
 	"\rconfiguration\x18\a \x01(\v2!.si.v1.UpdateConfigurationRequestH\x00R\rconfiguration\x127\n" +
-	"\theartbeat\x18\b \x01(\v2\x17.callboard.v1.HeartbeatH\x00R\theartbeatB\t\n" +
+	"\theartbeat\x18\b \x01(\v2\x17.callboard.v1.HeartbeatH\x00R\theartbeat\x12 \n" +
+	"\vtraceparent\x18\t \x01(\tR\vtraceparentB\t\n" +
 	"\arequest\"&\n" +
 	"\tHeartbeat\x12\x19\n" +
 	"\bnode_ids\x18\x01 \x03(\tR\anodeIds\"\xed\x01\n" +

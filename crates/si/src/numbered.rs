@@ -16,6 +16,8 @@ pub struct Numbered<'a> {
     pub epoch: u64,
     /// Its number, 0 where it has none.
     pub sequence: u64,
+    /// The trace that it is part of (W3C `traceparent`), empty where none is told.
+    pub trace: &'a str,
     /// What it asks for, as bytes.
     pub holds: Option<(Holds, &'a [u8])>,
 }
@@ -58,6 +60,11 @@ impl<'a> Numbered<'a> {
                 (6, Value::Bytes(bytes)) => (Holds::Request(Request::Allocations), bytes),
                 (7, Value::Bytes(bytes)) => (Holds::Configuration, bytes),
                 (8, Value::Bytes(bytes)) => (Holds::Heartbeat, bytes),
+                (9, Value::Bytes(trace)) => {
+                    // One that cannot be read counts as missing.
+                    read.trace = std::str::from_utf8(trace).unwrap_or_default();
+                    continue;
+                }
                 _ => continue,
             };
             if read.holds.replace((holds, bytes)).is_some() {
@@ -104,8 +111,13 @@ mod tests {
     #[test]
     fn the_frame_is_read_and_its_content_left_alone() {
         let node = v1::NodeRequest { rm_id: "rm".into(), ..Default::default() };
-        let request =
-            ext::Request { rm_id: "rm".into(), epoch: 3, sequence: 300, request: Some(Kind::Node(node.clone())) };
+        let request = ext::Request {
+            rm_id: "rm".into(),
+            epoch: 3,
+            sequence: 300,
+            request: Some(Kind::Node(node.clone())),
+            traceparent: "00-a".into(),
+        };
         let bytes = request.encode_to_vec();
         let read = Numbered::read(&bytes).expect("valid");
         assert_eq!((read.rm.as_str(), read.epoch, read.sequence), ("rm", 3, 300));

@@ -37,7 +37,7 @@ use crate::{
     http::{doors::Doors, problem::Problem},
     messages::rm::{Answers, ToStream},
     si::{decode::Malformed, intake::Request, line},
-    trace::{Point, Span, Stream},
+    trace::{self, Point, Span, Stream},
 };
 
 /// The protocol that is chosen where a client offers some, as browsers do that send a token that way.
@@ -202,7 +202,7 @@ async fn acknowledge(handle: Arc<RmHandle>, mut taken: watch::Receiver<Taken>, m
 }
 
 const ONE: &str = "a message is an object with one of nodes, applications, allocations, answer, and seq and epoch where \
-                   it is numbered";
+                   it is numbered, and traceparent where it is part of a trace";
 
 /// What the messages of a connection go by.
 struct Socket {
@@ -254,7 +254,7 @@ impl Socket {
                 return Err(Malformed { field: Some(other.to_owned()), detail }.cut().into());
             }
         };
-        let span = self.stream.message(&self.doors.topology.traces, kind.name());
+        let span = self.stream.message(&self.doors.topology.traces, fields.trace.as_deref(), kind.name());
         let (handle, gate) = self.enter(fields.epoch, kind.name())?;
         match fields.seq {
             None => {
@@ -288,6 +288,8 @@ impl Socket {
 struct Fields<'a> {
     seq: Option<u64>,
     epoch: Option<u64>,
+    /// The trace that it is part of.
+    trace: Option<String>,
     one: Option<(String, &'a RawValue)>,
 }
 
@@ -311,6 +313,10 @@ impl<'de> Deserialize<'de> for Fields<'de> {
                     match name.as_str() {
                         "seq" if fields.seq.is_none() => fields.seq = Some(number()?),
                         "epoch" if fields.epoch.is_none() => fields.epoch = Some(number()?),
+                        // One that cannot be read counts as missing, as a header does.
+                        trace::HEADER if fields.trace.is_none() => {
+                            fields.trace = Some(serde_json::from_str(value.get()).unwrap_or_default());
+                        }
                         _ if fields.one.is_none() => fields.one = Some((name, value)),
                         _ => return Err(A::Error::custom("there are several fields")),
                     }

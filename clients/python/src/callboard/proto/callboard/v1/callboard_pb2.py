@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from callboard.proto.si.v1 import si_pb2 as si_dot_v1_dot_si__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x63\x61llboard/v1/callboard.proto\x12\x0c\x63\x61llboard.v1\x1a\x0esi/v1/si.proto\"\x1d\n\x1bUpdateConfigurationResponse\"\"\n\x11UnregisterRequest\x12\r\n\x05rm_id\x18\x01 \x01(\t\"\x14\n\x12UnregisterResponse\"\xb4\x02\n\x07Request\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x10\n\x08sequence\x18\x03 \x01(\x04\x12\x30\n\x0b\x61pplication\x18\x04 \x01(\x0b\x32\x19.si.v1.ApplicationRequestH\x00\x12\"\n\x04node\x18\x05 \x01(\x0b\x32\x12.si.v1.NodeRequestH\x00\x12.\n\nallocation\x18\x06 \x01(\x0b\x32\x18.si.v1.AllocationRequestH\x00\x12:\n\rconfiguration\x18\x07 \x01(\x0b\x32!.si.v1.UpdateConfigurationRequestH\x00\x12,\n\theartbeat\x18\x08 \x01(\x0b\x32\x17.callboard.v1.HeartbeatH\x00\x42\t\n\x07request\"\x1d\n\tHeartbeat\x12\x10\n\x08node_ids\x18\x01 \x03(\t\"\xad\x01\n\x03\x41\x63k\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x0f\n\x07\x63redits\x18\x03 \x01(\x04\x12\x11\n\tmax_items\x18\x04 \x01(\x04\x12\x11\n\tmax_bytes\x18\x05 \x01(\x04\x12&\n\x07refused\x18\x06 \x03(\x0b\x32\x15.callboard.v1.Refused\x12&\n\x07ignored\x18\x07 \x03(\x0b\x32\x15.callboard.v1.Ignored\"+\n\x07Refused\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06reason\x18\x02 \x01(\t\")\n\x07Ignored\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0c\n\x04keys\x18\x02 \x03(\t\"\xf7\x04\n\x04\x43\x61ll\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x10\n\x08sequence\x18\x0c \x01(\x04\x12$\n\x05ready\x18\x02 \x01(\x0b\x32\x13.callboard.v1.ReadyH\x00\x12/\n\nallocation\x18\x03 \x01(\x0b\x32\x19.si.v1.AllocationResponseH\x00\x12\x31\n\x0b\x61pplication\x18\x04 \x01(\x0b\x32\x1a.si.v1.ApplicationResponseH\x00\x12#\n\x04node\x18\x05 \x01(\x0b\x32\x13.si.v1.NodeResponseH\x00\x12+\n\npredicates\x18\x06 \x01(\x0b\x32\x15.si.v1.PredicatesArgsH\x00\x12@\n\x15preemption_predicates\x18\x07 \x01(\x0b\x32\x1f.si.v1.PreemptionPredicatesArgsH\x00\x12*\n\x06\x65vents\x18\x08 \x01(\x0b\x32\x18.callboard.v1.EventBatchH\x00\x12G\n\x0f\x63ontainer_state\x18\t \x01(\x0b\x32,.si.v1.UpdateContainerSchedulingStateRequestH\x00\x12\x34\n\nstate_dump\x18\n \x01(\x0b\x32\x1e.callboard.v1.StateDumpRequestH\x00\x12=\n\x10predicates_batch\x18\x0b \x01(\x0b\x32!.callboard.v1.PredicatesBatchArgsH\x00\x12\x41\n\x12predicates_several\x18\r \x01(\x0b\x32#.callboard.v1.PredicatesSeveralArgsH\x00\x42\x06\n\x04\x63\x61ll\"\x99\x03\n\x05Reply\x12\n\n\x02id\x18\x01 \x01(\x04\x12$\n\x05hello\x18\x02 \x01(\x0b\x32\x13.callboard.v1.HelloH\x00\x12\"\n\x04\x64one\x18\x03 \x01(\x0b\x32\x12.callboard.v1.DoneH\x00\x12\x33\n\npredicates\x18\x04 \x01(\x0b\x32\x1d.callboard.v1.PredicatesReplyH\x00\x12\x44\n\x15preemption_predicates\x18\x05 \x01(\x0b\x32#.si.v1.PreemptionPredicatesResponseH\x00\x12\x32\n\nstate_dump\x18\x06 \x01(\x0b\x32\x1c.callboard.v1.StateDumpReplyH\x00\x12>\n\x10predicates_batch\x18\x07 \x01(\x0b\x32\".callboard.v1.PredicatesBatchReplyH\x00\x12\x42\n\x12predicates_several\x18\x08 \x01(\x0b\x32$.callboard.v1.PredicatesSeveralReplyH\x00\x42\x07\n\x05reply\"r\n\x05Hello\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\x18\n\x10\x62\x61tch_predicates\x18\x02 \x01(\x08\x12\x0e\n\x06resume\x18\x03 \x01(\x08\x12\x14\n\x0cresume_after\x18\x04 \x01(\x04\x12\x1a\n\x12several_predicates\x18\x05 \x01(\x08\"(\n\x05Ready\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\"\x15\n\x04\x44one\x12\r\n\x05\x65rror\x18\x01 \x01(\t\" \n\x0fPredicatesReply\x12\r\n\x05\x65rror\x18\x01 \x01(\t\"0\n\nEventBatch\x12\"\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x12.si.v1.EventRecord\"\x12\n\x10StateDumpRequest\"-\n\x0eStateDumpReply\x12\x0c\n\x04json\x18\x01 \x01(\t\x12\r\n\x05\x65rror\x18\x02 \x01(\t\"e\n\x13PredicatesBatchArgs\x12\x16\n\x0e\x61llocation_key\x18\x01 \x01(\t\x12\x10\n\x08node_ids\x18\x02 \x03(\t\x12\x10\n\x08\x61llocate\x18\x03 \x01(\x08\x12\x12\n\nfirst_only\x18\x04 \x01(\x08\"&\n\x14PredicatesBatchReply\x12\x0e\n\x06\x65rrors\x18\x01 \x03(\t\"H\n\x15PredicatesSeveralArgs\x12/\n\x04\x61sks\x18\x01 \x03(\x0b\x32!.callboard.v1.PredicatesBatchArgs\"M\n\x16PredicatesSeveralReply\x12\x33\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\".callboard.v1.PredicatesBatchReply2\xbe\x02\n\x12SchedulerExtension\x12\x63\n\x13UpdateConfiguration\x12!.si.v1.UpdateConfigurationRequest\x1a).callboard.v1.UpdateConfigurationResponse\x12O\n\nUnregister\x12\x1f.callboard.v1.UnregisterRequest\x1a .callboard.v1.UnregisterResponse\x12\x38\n\tCallbacks\x12\x13.callboard.v1.Reply\x1a\x12.callboard.v1.Call(\x01\x30\x01\x12\x38\n\x08Requests\x12\x15.callboard.v1.Request\x1a\x11.callboard.v1.Ack(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x63\x61llboard/v1/callboard.proto\x12\x0c\x63\x61llboard.v1\x1a\x0esi/v1/si.proto\"\x1d\n\x1bUpdateConfigurationResponse\"\"\n\x11UnregisterRequest\x12\r\n\x05rm_id\x18\x01 \x01(\t\"\x14\n\x12UnregisterResponse\"\xc9\x02\n\x07Request\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x10\n\x08sequence\x18\x03 \x01(\x04\x12\x30\n\x0b\x61pplication\x18\x04 \x01(\x0b\x32\x19.si.v1.ApplicationRequestH\x00\x12\"\n\x04node\x18\x05 \x01(\x0b\x32\x12.si.v1.NodeRequestH\x00\x12.\n\nallocation\x18\x06 \x01(\x0b\x32\x18.si.v1.AllocationRequestH\x00\x12:\n\rconfiguration\x18\x07 \x01(\x0b\x32!.si.v1.UpdateConfigurationRequestH\x00\x12,\n\theartbeat\x18\x08 \x01(\x0b\x32\x17.callboard.v1.HeartbeatH\x00\x12\x13\n\x0btraceparent\x18\t \x01(\tB\t\n\x07request\"\x1d\n\tHeartbeat\x12\x10\n\x08node_ids\x18\x01 \x03(\t\"\xad\x01\n\x03\x41\x63k\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x0f\n\x07\x63redits\x18\x03 \x01(\x04\x12\x11\n\tmax_items\x18\x04 \x01(\x04\x12\x11\n\tmax_bytes\x18\x05 \x01(\x04\x12&\n\x07refused\x18\x06 \x03(\x0b\x32\x15.callboard.v1.Refused\x12&\n\x07ignored\x18\x07 \x03(\x0b\x32\x15.callboard.v1.Ignored\"+\n\x07Refused\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06reason\x18\x02 \x01(\t\")\n\x07Ignored\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0c\n\x04keys\x18\x02 \x03(\t\"\xf7\x04\n\x04\x43\x61ll\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x10\n\x08sequence\x18\x0c \x01(\x04\x12$\n\x05ready\x18\x02 \x01(\x0b\x32\x13.callboard.v1.ReadyH\x00\x12/\n\nallocation\x18\x03 \x01(\x0b\x32\x19.si.v1.AllocationResponseH\x00\x12\x31\n\x0b\x61pplication\x18\x04 \x01(\x0b\x32\x1a.si.v1.ApplicationResponseH\x00\x12#\n\x04node\x18\x05 \x01(\x0b\x32\x13.si.v1.NodeResponseH\x00\x12+\n\npredicates\x18\x06 \x01(\x0b\x32\x15.si.v1.PredicatesArgsH\x00\x12@\n\x15preemption_predicates\x18\x07 \x01(\x0b\x32\x1f.si.v1.PreemptionPredicatesArgsH\x00\x12*\n\x06\x65vents\x18\x08 \x01(\x0b\x32\x18.callboard.v1.EventBatchH\x00\x12G\n\x0f\x63ontainer_state\x18\t \x01(\x0b\x32,.si.v1.UpdateContainerSchedulingStateRequestH\x00\x12\x34\n\nstate_dump\x18\n \x01(\x0b\x32\x1e.callboard.v1.StateDumpRequestH\x00\x12=\n\x10predicates_batch\x18\x0b \x01(\x0b\x32!.callboard.v1.PredicatesBatchArgsH\x00\x12\x41\n\x12predicates_several\x18\r \x01(\x0b\x32#.callboard.v1.PredicatesSeveralArgsH\x00\x42\x06\n\x04\x63\x61ll\"\x99\x03\n\x05Reply\x12\n\n\x02id\x18\x01 \x01(\x04\x12$\n\x05hello\x18\x02 \x01(\x0b\x32\x13.callboard.v1.HelloH\x00\x12\"\n\x04\x64one\x18\x03 \x01(\x0b\x32\x12.callboard.v1.DoneH\x00\x12\x33\n\npredicates\x18\x04 \x01(\x0b\x32\x1d.callboard.v1.PredicatesReplyH\x00\x12\x44\n\x15preemption_predicates\x18\x05 \x01(\x0b\x32#.si.v1.PreemptionPredicatesResponseH\x00\x12\x32\n\nstate_dump\x18\x06 \x01(\x0b\x32\x1c.callboard.v1.StateDumpReplyH\x00\x12>\n\x10predicates_batch\x18\x07 \x01(\x0b\x32\".callboard.v1.PredicatesBatchReplyH\x00\x12\x42\n\x12predicates_several\x18\x08 \x01(\x0b\x32$.callboard.v1.PredicatesSeveralReplyH\x00\x42\x07\n\x05reply\"r\n\x05Hello\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\x18\n\x10\x62\x61tch_predicates\x18\x02 \x01(\x08\x12\x0e\n\x06resume\x18\x03 \x01(\x08\x12\x14\n\x0cresume_after\x18\x04 \x01(\x04\x12\x1a\n\x12several_predicates\x18\x05 \x01(\x08\"(\n\x05Ready\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\"\x15\n\x04\x44one\x12\r\n\x05\x65rror\x18\x01 \x01(\t\" \n\x0fPredicatesReply\x12\r\n\x05\x65rror\x18\x01 \x01(\t\"0\n\nEventBatch\x12\"\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x12.si.v1.EventRecord\"\x12\n\x10StateDumpRequest\"-\n\x0eStateDumpReply\x12\x0c\n\x04json\x18\x01 \x01(\t\x12\r\n\x05\x65rror\x18\x02 \x01(\t\"e\n\x13PredicatesBatchArgs\x12\x16\n\x0e\x61llocation_key\x18\x01 \x01(\t\x12\x10\n\x08node_ids\x18\x02 \x03(\t\x12\x10\n\x08\x61llocate\x18\x03 \x01(\x08\x12\x12\n\nfirst_only\x18\x04 \x01(\x08\"&\n\x14PredicatesBatchReply\x12\x0e\n\x06\x65rrors\x18\x01 \x03(\t\"H\n\x15PredicatesSeveralArgs\x12/\n\x04\x61sks\x18\x01 \x03(\x0b\x32!.callboard.v1.PredicatesBatchArgs\"M\n\x16PredicatesSeveralReply\x12\x33\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\".callboard.v1.PredicatesBatchReply2\xbe\x02\n\x12SchedulerExtension\x12\x63\n\x13UpdateConfiguration\x12!.si.v1.UpdateConfigurationRequest\x1a).callboard.v1.UpdateConfigurationResponse\x12O\n\nUnregister\x12\x1f.callboard.v1.UnregisterRequest\x1a .callboard.v1.UnregisterResponse\x12\x38\n\tCallbacks\x12\x13.callboard.v1.Reply\x1a\x12.callboard.v1.Call(\x01\x30\x01\x12\x38\n\x08Requests\x12\x15.callboard.v1.Request\x1a\x11.callboard.v1.Ack(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,41 +39,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_UNREGISTERRESPONSE']._serialized_start=129
   _globals['_UNREGISTERRESPONSE']._serialized_end=149
   _globals['_REQUEST']._serialized_start=152
-  _globals['_REQUEST']._serialized_end=460
-  _globals['_HEARTBEAT']._serialized_start=462
-  _globals['_HEARTBEAT']._serialized_end=491
-  _globals['_ACK']._serialized_start=494
-  _globals['_ACK']._serialized_end=667
-  _globals['_REFUSED']._serialized_start=669
-  _globals['_REFUSED']._serialized_end=712
-  _globals['_IGNORED']._serialized_start=714
-  _globals['_IGNORED']._serialized_end=755
-  _globals['_CALL']._serialized_start=758
-  _globals['_CALL']._serialized_end=1389
-  _globals['_REPLY']._serialized_start=1392
-  _globals['_REPLY']._serialized_end=1801
-  _globals['_HELLO']._serialized_start=1803
-  _globals['_HELLO']._serialized_end=1917
-  _globals['_READY']._serialized_start=1919
-  _globals['_READY']._serialized_end=1959
-  _globals['_DONE']._serialized_start=1961
-  _globals['_DONE']._serialized_end=1982
-  _globals['_PREDICATESREPLY']._serialized_start=1984
-  _globals['_PREDICATESREPLY']._serialized_end=2016
-  _globals['_EVENTBATCH']._serialized_start=2018
-  _globals['_EVENTBATCH']._serialized_end=2066
-  _globals['_STATEDUMPREQUEST']._serialized_start=2068
-  _globals['_STATEDUMPREQUEST']._serialized_end=2086
-  _globals['_STATEDUMPREPLY']._serialized_start=2088
-  _globals['_STATEDUMPREPLY']._serialized_end=2133
-  _globals['_PREDICATESBATCHARGS']._serialized_start=2135
-  _globals['_PREDICATESBATCHARGS']._serialized_end=2236
-  _globals['_PREDICATESBATCHREPLY']._serialized_start=2238
-  _globals['_PREDICATESBATCHREPLY']._serialized_end=2276
-  _globals['_PREDICATESSEVERALARGS']._serialized_start=2278
-  _globals['_PREDICATESSEVERALARGS']._serialized_end=2350
-  _globals['_PREDICATESSEVERALREPLY']._serialized_start=2352
-  _globals['_PREDICATESSEVERALREPLY']._serialized_end=2429
-  _globals['_SCHEDULEREXTENSION']._serialized_start=2432
-  _globals['_SCHEDULEREXTENSION']._serialized_end=2750
+  _globals['_REQUEST']._serialized_end=481
+  _globals['_HEARTBEAT']._serialized_start=483
+  _globals['_HEARTBEAT']._serialized_end=512
+  _globals['_ACK']._serialized_start=515
+  _globals['_ACK']._serialized_end=688
+  _globals['_REFUSED']._serialized_start=690
+  _globals['_REFUSED']._serialized_end=733
+  _globals['_IGNORED']._serialized_start=735
+  _globals['_IGNORED']._serialized_end=776
+  _globals['_CALL']._serialized_start=779
+  _globals['_CALL']._serialized_end=1410
+  _globals['_REPLY']._serialized_start=1413
+  _globals['_REPLY']._serialized_end=1822
+  _globals['_HELLO']._serialized_start=1824
+  _globals['_HELLO']._serialized_end=1938
+  _globals['_READY']._serialized_start=1940
+  _globals['_READY']._serialized_end=1980
+  _globals['_DONE']._serialized_start=1982
+  _globals['_DONE']._serialized_end=2003
+  _globals['_PREDICATESREPLY']._serialized_start=2005
+  _globals['_PREDICATESREPLY']._serialized_end=2037
+  _globals['_EVENTBATCH']._serialized_start=2039
+  _globals['_EVENTBATCH']._serialized_end=2087
+  _globals['_STATEDUMPREQUEST']._serialized_start=2089
+  _globals['_STATEDUMPREQUEST']._serialized_end=2107
+  _globals['_STATEDUMPREPLY']._serialized_start=2109
+  _globals['_STATEDUMPREPLY']._serialized_end=2154
+  _globals['_PREDICATESBATCHARGS']._serialized_start=2156
+  _globals['_PREDICATESBATCHARGS']._serialized_end=2257
+  _globals['_PREDICATESBATCHREPLY']._serialized_start=2259
+  _globals['_PREDICATESBATCHREPLY']._serialized_end=2297
+  _globals['_PREDICATESSEVERALARGS']._serialized_start=2299
+  _globals['_PREDICATESSEVERALARGS']._serialized_end=2371
+  _globals['_PREDICATESSEVERALREPLY']._serialized_start=2373
+  _globals['_PREDICATESSEVERALREPLY']._serialized_end=2450
+  _globals['_SCHEDULEREXTENSION']._serialized_start=2453
+  _globals['_SCHEDULEREXTENSION']._serialized_end=2771
 # @@protoc_insertion_point(module_scope)

@@ -85,6 +85,7 @@ class Request(_message.Message):
     ALLOCATION_FIELD_NUMBER: _builtins.int
     CONFIGURATION_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
     rm_id: _builtins.str
     """Needed in the first message of a stream; later ones may leave it out."""
     epoch: _builtins.int
@@ -92,6 +93,10 @@ class Request(_message.Message):
     sequence: _builtins.int
     """1 for the first request of a session, then one more each. What was taken before is dropped and acknowledged; a gap is
     OUT_OF_RANGE. What of a request is malformed ends the stream with INVALID_ARGUMENT, and uses up no number.
+    """
+    traceparent: _builtins.str
+    """The trace that the request is part of (W3C Trace Context), as metadata says it of a call; one that cannot be read counts as
+    missing.
     """
     @_builtins.property
     def application(self) -> _si_pb2.ApplicationRequest: ...
@@ -116,10 +121,11 @@ class Request(_message.Message):
         allocation: _si_pb2.AllocationRequest | None = ...,
         configuration: _si_pb2.UpdateConfigurationRequest | None = ...,
         heartbeat: Global___Heartbeat | None = ...,
+        traceparent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "application", b"application", "configuration", b"configuration", "heartbeat", b"heartbeat", "node", b"node", "request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "application", b"application", "configuration", b"configuration", "epoch", b"epoch", "heartbeat", b"heartbeat", "node", b"node", "request", b"request", "rm_id", b"rm_id", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "application", b"application", "configuration", b"configuration", "epoch", b"epoch", "heartbeat", b"heartbeat", "node", b"node", "request", b"request", "rm_id", b"rm_id", "sequence", b"sequence", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["application", "node", "allocation", "configuration", "heartbeat"]  # noqa: Y015
     _WhichOneofArgType_request: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015

@@ -16,6 +16,22 @@ pub use self::{
     spans::{Point, Span, Traces},
 };
 
+/// Which requests are traced.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling {
+    /// Of requests that nobody has decided about, from 0 (none) to 1 (each).
+    pub share: f64,
+    /// Whether one that is part of a trace is traced, its caller says; else it is as any other.
+    pub by_caller: bool,
+}
+
+impl Sampling {
+    /// Of requests that are part of no trace, one in so many begins one; 0: none.
+    pub fn one_in(number: u64) -> Sampling {
+        Sampling { share: if number == 0 { 0.0 } else { 1.0 / number as f64 }, by_caller: true }
+    }
+}
+
 /// Which side of a conversation a span is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {

@@ -2,13 +2,11 @@
 
 use std::{
     borrow::Cow,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use opentelemetry::{
     Array, Context, Key, KeyValue, Value,
     trace::{
@@ -21,7 +19,7 @@ use opentelemetry_sdk::{
     trace::{Sampler, SdkTracer, SdkTracerProvider, Span as SdkSpan, SpanProcessor},
 };
 
-use super::{Exemplar, Side, Trace};
+use super::{Exemplar, Sampling, Side, Trace};
 
 /// What waits for the collector is sent by then, at the end.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -34,8 +32,7 @@ pub struct Traces(OnceLock<Source>);
 struct Source {
     provider: SdkTracerProvider,
     tracer: Arc<SdkTracer>,
-    /// Of requests that are part of no trace, one in so many begins one; 0: none.
-    one_in: AtomicU64,
+    sampling: ArcSwap<Sampling>,
 }
 
 /// Something that is being done for a traced request. It ends when it is dropped.
@@ -75,7 +72,7 @@ impl Traces {
             .with_span_processor(processor)
             .build();
         let tracer = Arc::new(provider.tracer("callboard"));
-        let _ = self.0.set(Source { provider, tracer, one_in: 0.into() });
+        let _ = self.0.set(Source { provider, tracer, sampling: ArcSwap::from_pointee(Sampling::one_in(0)) });
     }
 
     /// There is a collector.
@@ -83,22 +80,20 @@ impl Traces {
         self.0.get().is_some()
     }
 
-    /// Of requests that are part of no trace, one in so many begins one; 0: none.
-    pub fn sample(&self, one_in: u64) {
+    /// Which requests are traced, from now on.
+    pub fn sample(&self, sampling: Sampling) {
         if let Some(source) = self.0.get() {
-            source.one_in.store(one_in, Relaxed);
+            source.sampling.store(Arc::new(sampling));
         }
     }
 
     /// A request came, as part of a trace or not. `None`: it is not traced.
     pub fn begin(&self, came: Option<&Trace>, name: impl FnOnce() -> Cow<'static, str>) -> Option<Span> {
         let source = self.0.get()?;
+        let sampling = source.sampling.load();
         let wanted = match came {
-            Some(trace) => trace.is_sampled(),
-            None => match source.one_in.load(Relaxed) {
-                0 => false,
-                one_in => rand::random_range(0..one_in) == 0,
-            },
+            Some(trace) if sampling.by_caller => trace.is_sampled(),
+            _ => rand::random_bool(sampling.share),
         };
         wanted.then(|| {
             let parent = came.map_or_else(Context::new, |trace| Context::new().with_remote_span_context(remote(trace)));
@@ -226,9 +221,11 @@ mod tests {
         assert!(span.trace().id() == sampled.id() && span.trace() != sampled);
         let child = span.point().child("y", Side::Inside);
         drop((child, span));
-        traces.sample(1);
+        traces.sample(Sampling::one_in(1));
         drop(traces.begin(None, || "z".into()).unwrap());
         assert!(traces.begin(Some(&not), || "x".into()).is_none(), "the caller decides for its trace");
+        traces.sample(Sampling { share: 0.0, by_caller: false });
+        assert!(traces.begin(Some(&sampled), || "x".into()).is_none(), "where it is asked");
         let spans = kept.0.lock().unwrap();
         let names: Vec<_> = spans.iter().map(|span| &*span.name).collect();
         assert_eq!(names, ["y", "x", "z"]);
@@ -240,7 +237,7 @@ mod tests {
     #[test]
     fn one_in_some_is_taken() {
         let (traces, _) = kept();
-        traces.sample(10);
+        traces.sample(Sampling::one_in(10));
         let taken = (0..10_000).filter(|_| traces.begin(None, || "x".into()).is_some()).count();
         assert!((800..1_200).contains(&taken), "{taken}");
     }

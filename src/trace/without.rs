@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::{Exemplar, Side, Trace};
+use super::{Exemplar, Sampling, Side, Trace};
 
 /// Nobody begins traces.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ impl Traces {
         false
     }
 
-    pub fn sample(&self, _one_in: u64) {}
+    pub fn sample(&self, _sampling: Sampling) {}
 
     pub fn begin(&self, _came: Option<&Trace>, _name: impl FnOnce() -> Cow<'static, str>) -> Option<Span> {
         None

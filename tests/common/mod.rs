@@ -18,11 +18,11 @@ pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(program());
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     for (name, _) in env::vars_os() {
-        if name.to_string_lossy().starts_with("CALLBOARD_") {
+        if ["CALLBOARD_", "OTEL_"].iter().any(|begin| name.to_string_lossy().starts_with(begin)) {
             command.env_remove(name);
         }
     }
-    command.env_remove("RUST_LOG").env_remove("DISABLE_RESERVATION").env_remove("OTEL_EXPORTER_OTLP_ENDPOINT");
+    command.env_remove("RUST_LOG").env_remove("DISABLE_RESERVATION");
     command
 }
 

@@ -2,14 +2,15 @@
 
 use std::{
     collections::BTreeMap,
+    io::Read as _,
     sync::{Arc, Mutex},
 };
 
-use opentelemetry_proto::tonic::{
 use callboard::si::{
     ext::{self, request::Request as Kind, scheduler_extension_client::SchedulerExtensionClient},
     v1::{NodeInfo, NodeRequest},
 };
+use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
     common::v1::any_value::Value as Any,
     trace::v1::{Span, span::SpanKind},
@@ -20,9 +21,9 @@ use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     net::{TcpListener, TcpStream},
 };
-
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
+
 use crate::{
     common::{Program, serve, until},
     shim::{
@@ -70,6 +71,10 @@ impl Collector {
             }
             let mut body = vec![0; length];
             peer.read_exact(&mut body).await.ok()?;
+            if head.to_lowercase().contains("content-encoding: gzip") {
+                let packed = std::mem::take(&mut body);
+                flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut body).expect("packed");
+            }
             let request = ExportTraceServiceRequest::decode(&body[..]).expect("spans");
             let resources = request.resource_spans;
             let text = format!("{head}{:?}", resources.iter().map(|of| &of.resource).collect::<Vec<_>>());
@@ -237,18 +242,71 @@ async fn a_password_in_the_collectors_address_is_shown_nowhere() {
     }
 }
 
+/// A server that the environment alone tells about the collector.
+fn told(more: &[(&str, &str)]) -> Server {
+    let mut command = serve(&[]);
+    command.env("OTEL_BSP_SCHEDULE_DELAY", "20").envs(more.iter().copied());
+    Server { program: Program::try_start(command).unwrap_or_else(|why| panic!("{why}")), http: Default::default() }
+}
+
 #[tokio::test]
-async fn the_environment_names_the_service() {
+async fn the_environment_says_where_spans_go_and_which_there_are() {
     let (collector, address) = Collector::start().await;
-    let mut command = serve(&["--otlp-endpoint", &address]);
-    command.env("OTEL_BSP_SCHEDULE_DELAY", "20").env("OTEL_SERVICE_NAME", "night-shift");
-    let program = Program::try_start(command).unwrap_or_else(|why| panic!("{why}"));
-    let server = Server { program, http: Default::default() };
-    let (register, traced) = trace(1);
-    send(&server, "", json!({"rmID": "rm-1", "config": CONFIG}), &register).await;
-    collector.until(&traced, "POST /si/v1/rm").await;
+    let server = told(&[
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1"),
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", &format!("{address}/of/traces")),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x-team=all"),
+        ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "x-team=traces"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+        ("OTEL_SERVICE_NAME", "night-shift"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=stage"),
+        ("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"),
+        ("OTEL_TRACES_SAMPLER_ARG", "1"),
+    ]);
+    let answer = server.http.get(server.url("/ws/v1/partitions")).send().await.expect("an answer");
+    let given = answer.headers()["traceparent"].to_str().expect("text").to_owned();
+    collector.until(given.split('-').nth(1).expect("a trace"), "GET /ws/v1/partitions").await;
     let head = collector.heads.lock().expect("no panic")[0].clone();
-    assert!(head.contains("night-shift"), "{head}");
+    assert!(head.starts_with("POST /of/traces "), "{head}");
+    for said in ["x-team: traces", "content-encoding: gzip", "night-shift", "deployment.environment.name"] {
+        assert!(head.contains(said), "{said}: {head}");
+    }
+    assert!(!server.program.log().contains("otel-in-vain"), "{}", server.program.log());
+    // A setting of the server counts over what is said to all programs.
+    let extra = json!({"rmID": "rm-1", "config": CONFIG, "extraConfig": {"traces.oneIn": "0"}});
+    let (status, _) = server.send("POST", "/si/v1/rm", &extra).await;
+    assert_eq!(status, 200);
+    let answer = server.http.get(server.url("/ws/v1/partitions")).send().await.expect("an answer");
+    assert!(answer.headers().get("traceparent").is_none(), "{answer:?}");
+}
+
+#[tokio::test]
+async fn what_the_environment_says_in_vain_is_told_without_secrets() {
+    let (_, address) = Collector::start().await;
+    let server = told(&[
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", &address),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "key=hunter2"),
+        ("OTEL_TRACES_SAMPLER", "jaeger_remote"),
+        ("OTEL_LOGS_EXPORTER", "none"),
+    ]);
+    let log = server.program.log();
+    let line = log.lines().find(|line| line.contains("otel-in-vain")).unwrap_or_else(|| panic!("{log}"));
+    for said in ["OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_EXPORTER_OTLP_METRICS_HEADERS", "OTEL_TRACES_SAMPLER=jaeger"]
+    {
+        assert!(line.contains(said), "{said}: {line}");
+    }
+    assert!(!log.contains("hunter2") && !line.contains("OTEL_LOGS_EXPORTER"), "{log}");
+}
+
+#[tokio::test]
+async fn the_environment_turns_traces_off() {
+    let (_, address) = Collector::start().await;
+    let server = told(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &address), ("OTEL_SDK_DISABLED", "true")]);
+    let (traced, _) = trace(1);
+    send(&server, "", json!({"rmID": "rm-1", "config": CONFIG}), &traced).await;
+    assert!(server.program.log().contains("OTEL_SDK_DISABLED=true"), "{}", server.program.log());
 }
 
 #[tokio::test]
@@ -282,36 +340,6 @@ async fn requests_begin_traces_as_often_as_the_setting_says() {
     assert!(spans[0].parent_span_id.is_empty() && attributes(&spans[0])["url.path"] == "/ws/v1/partitions");
     let all = collector.spans.lock().expect("no panic").clone();
     assert!(all.iter().all(|span| span.name == name), "{all:?}");
-    // What is measured in a trace shows it.
-    server.nodes(&["n1"]).await;
-    let scrape = || server.http.get(server.url("/metrics")).header("accept", "application/openmetrics-text");
-    until(async || {
-        let text = scrape().send().await.expect("an answer").text().await.expect("text");
-        text.lines().any(|line| line.starts_with("callboard_slice_seconds_bucket") && line.contains("# {trace_id=\""))
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn what_waits_is_sent_at_the_end_and_a_collector_that_is_gone_holds_nothing_up() {
-    let (collector, address) = Collector::start().await;
-    let server = start(&address, &["--set", "traces.oneIn=1"]).await;
-    server.get("/ws/v1/partitions").await;
-    server.program.signal("TERM");
-    assert_eq!(server.program.ended().await, Some(0));
-    assert!(!collector.spans.lock().expect("no panic").is_empty());
-
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
-    let gone = format!("http://{}", nobody.local_addr().expect("bound"));
-    drop(nobody);
-    let server = start(&gone, &["--set", "traces.oneIn=1"]).await;
-    until(async || server.get("/ws/v1/partitions").await.0 == 200 && server.program.log().contains("traces-not-sent"))
-        .await;
-    server.program.signal("TERM");
-    assert_eq!(server.program.ended().await, Some(0));
-    let refused = Program::try_start(serve(&["--otlp-endpoint", "nowhere at all"])).unwrap_err();
-    assert!(refused.contains("--otlp-endpoint nowhere at all"), "{refused}");
-}
     // What stands in a path makes no kind of its own; what leads nowhere has none.
     let url = server.url("/ws/v1/partition/default/queue/root.a/applications");
     for (path, route) in [
@@ -325,6 +353,16 @@ async fn what_waits_is_sent_at_the_end_and_a_collector_that_is_gone_holds_nothin
         let spans = collector.until(given.split('-').nth(1).expect("a trace"), &name).await;
         assert_eq!(attributes(&spans[0]).get("http.route").map(String::as_str), route);
     }
+    // What is measured in a trace shows it.
+    server.nodes(&["n1"]).await;
+    let scrape = || server.http.get(server.url("/metrics")).header("accept", "application/openmetrics-text");
+    until(async || {
+        let text = scrape().send().await.expect("an answer").text().await.expect("text");
+        text.lines().any(|line| line.starts_with("callboard_slice_seconds_bucket") && line.contains("# {trace_id=\""))
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_message_on_a_stream_names_the_trace_that_it_is_part_of() {
     let (collector, address) = Collector::start().await;
@@ -359,3 +397,23 @@ async fn a_message_on_a_stream_names_the_trace_that_it_is_part_of() {
     whole(&of_other).await;
 }
 
+#[tokio::test]
+async fn what_waits_is_sent_at_the_end_and_a_collector_that_is_gone_holds_nothing_up() {
+    let (collector, address) = Collector::start().await;
+    let server = start(&address, &["--set", "traces.oneIn=1"]).await;
+    server.get("/ws/v1/partitions").await;
+    server.program.signal("TERM");
+    assert_eq!(server.program.ended().await, Some(0));
+    assert!(!collector.spans.lock().expect("no panic").is_empty());
+
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let gone = format!("http://{}", nobody.local_addr().expect("bound"));
+    drop(nobody);
+    let server = start(&gone, &["--set", "traces.oneIn=1"]).await;
+    until(async || server.get("/ws/v1/partitions").await.0 == 200 && server.program.log().contains("traces-not-sent"))
+        .await;
+    server.program.signal("TERM");
+    assert_eq!(server.program.ended().await, Some(0));
+    let refused = Program::try_start(serve(&["--otlp-endpoint", "nowhere at all"])).unwrap_err();
+    assert!(refused.contains("--otlp-endpoint nowhere at all"), "{refused}");
+}

@@ -94,7 +94,7 @@ fn values(args: &ServeArgs) -> BTreeMap<String, String> {
                 forward,
                 forward_ca,
             },
-        traces: TraceArgs { otlp_endpoint, otlp_ca },
+        traces: TraceArgs { otlp_endpoint, otlp_traces_endpoint, otlp_ca },
     } = args;
     let OidcArgs { oidc_issuer, oidc_audience, oidc_role, oidc_claim, oidc_rms_claim, oidc_ca } = oidc;
     let roles: Vec<String> = oidc_role.iter().map(|(value, role)| format!("{value}={role}")).collect();
@@ -145,6 +145,7 @@ fn values(args: &ServeArgs) -> BTreeMap<String, String> {
         ("cluster-user", cluster_user.clone()),
         ("cluster-password-file", path(cluster_password_file)),
         ("otlp-endpoint", otlp_endpoint.clone()),
+        ("otlp-traces-endpoint", otlp_traces_endpoint.clone()),
         ("otlp-ca", path(otlp_ca)),
     ];
     options.into_iter().map(|(name, value)| (name.to_owned(), value.unwrap_or_default())).collect()

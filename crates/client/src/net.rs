@@ -89,7 +89,7 @@ impl Failed {
 
     /// No answer came in this time.
     pub fn late(limit: Duration) -> Failed {
-        Failed { text: format!("no answer within {} s", limit.as_secs()), was_there: false }
+        Failed { text: format!("no answer within {limit:?}"), was_there: false }
     }
 }
 
@@ -403,6 +403,11 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_is_told_as_it_was_given() {
+        assert_eq!(Failed::late(Duration::from_millis(300)).text, "no answer within 300ms");
+    }
 
     #[test]
     fn addresses() {

@@ -21,7 +21,10 @@ use self::source::{Moment, Source, time};
 use super::{out, serve::access::AccessArgs};
 use crate::{
     actors::rm::replay::Replay,
-    domain::types::Nanos,
+    domain::{
+        types::Nanos,
+        words::{either, plural},
+    },
     store::log::{self, flight::Flight},
 };
 
@@ -197,16 +200,18 @@ fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
         redacted = ", redacted";
         if others > 0 {
             out::note(format_args!(
-                "callboard: {others} records act otherwise under the stand-ins: names decide there"
+                "callboard: {} {} otherwise under the stand-ins: names decide there",
+                plural(others, "record"),
+                either(&others, "acts", "act")
             ));
         }
     }
     let bytes = flight.write(&args.output).with_context(|| format!("--output {}", args.output.display()))?;
     let (first, last) = (flight.first(), flight.last());
     out::print(format!(
-        "{}: {} records, {} to {}, in {}{redacted}\n",
+        "{}: {}, {} to {}, in {}{redacted}\n",
         args.output.display(),
-        flight.len(),
+        plural(flight.len(), "record"),
         words::time(first.1),
         words::time(last.1),
         words::size(bytes)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+pub use crate::domain::words::plural;
 use crate::http::api::board::why::{noun, shown};
 
 /// Amounts by type: `8 GiB memory, 2 cores`.
@@ -13,11 +14,6 @@ pub fn amounts(resource: &BTreeMap<String, i64>) -> String {
     // Memory and cores first: everybody has them.
     kinds.sort_by_key(|(kind, _)| (*kind != "memory", *kind != "vcore"));
     kinds.into_iter().map(one).collect::<Vec<_>>().join(", ")
-}
-
-/// A number of things.
-pub fn plural(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// How long ago a time was: `12s`, `5m`, `3h`, `2d`; what is no time as it is.

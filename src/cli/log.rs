@@ -20,6 +20,7 @@ use super::{
     },
     out, url,
 };
+use crate::domain::words::plural;
 use crate::store::log::{self, mark::Mark};
 
 /// Options of `callboard log`.
@@ -222,7 +223,7 @@ fn print(info: &Info, out: &mut impl io::Write) -> io::Result<()> {
         0 => writeln!(out, "  records   none that can be read")?,
         _ => writeln!(out, "  records   {first} to {last}, the newest of {at}")?,
     }
-    writeln!(out, "  size      {bytes} bytes in {segments} segments and the snapshots")?;
+    writeln!(out, "  size      {bytes} bytes in {} and the snapshots", plural(*segments, "segment"))?;
     match snapshot {
         Some(index) => writeln!(out, "  snapshot  after record {index}; {behind} bytes follow it")?,
         None => writeln!(out, "  snapshot  none yet; {behind} bytes are read at a start")?,

@@ -18,6 +18,7 @@ use super::client::{
     trust::Trust,
 };
 use super::{context::ContextArg, out, url};
+use crate::domain::words::{either, plural};
 use crate::http::api::plan::view::{Change, PartitionPlan, Plan, Setting, Warning};
 
 /// Options of `callboard plan`.
@@ -151,13 +152,15 @@ pub(super) fn table(plan: &Plan) -> String {
         part(&mut text, partition);
     }
     let all = |count: fn(&PartitionPlan) -> usize| plan.partitions.iter().map(count).sum::<usize>();
+    let queues = all(|partition| partition.queues.len());
     let _ = writeln!(
         text,
-        "{}: {} queues differ, {} applications would not be admitted, {} quotas would stand below usage",
+        "{}: {} {}, {} would not be admitted, {} would stand below usage",
         plan.rm_id,
-        all(|partition| partition.queues.len()),
-        all(|partition| partition.applications.len()),
-        all(|partition| partition.exceeded.len()),
+        plural(queues, "queue"),
+        either(&queues, "differs", "differ"),
+        plural(all(|partition| partition.applications.len()), "application"),
+        plural(all(|partition| partition.exceeded.len()), "quota"),
     );
     text
 }
@@ -176,8 +179,7 @@ fn part(text: &mut String, plan: &PartitionPlan) {
         for queue in &plan.queues {
             let apps = match queue.applications {
                 0 => String::new(),
-                1 => "  1 application".to_owned(),
-                many => format!("  {many} applications"),
+                some => format!("  {}", plural(some, "application")),
             };
             let line = format!("  {:<8}  {:<width$}{apps}", queue.change, queue.queue_name);
             let _ = writeln!(text, "{}", line.trim_end());

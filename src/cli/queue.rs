@@ -17,7 +17,7 @@ use super::{
     out,
     wait::{self, Named},
 };
-use crate::messages::wait::Kind;
+use crate::{domain::words::plural, messages::wait::Kind};
 
 /// Options of `callboard queue`.
 #[derive(Args, Clone, Debug)]
@@ -223,7 +223,7 @@ fn shown(path: &str, answer: &Answer) -> String {
         let reason = if reason.is_empty() { "no reason was given" } else { reason };
         text.push_str(&format!("  {order} of {queue} by {by} since {since}: {reason}\n"));
     }
-    text.push_str(&format!("  {admitted} applications admitted, {refused} refused\n"));
+    text.push_str(&format!("  {} admitted, {refused} refused\n", plural(*admitted, "application")));
     for Refusal { application, time, reason } in refusals {
         text.push_str(&format!("  {time} {application}: {reason}\n"));
     }

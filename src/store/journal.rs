@@ -31,6 +31,7 @@ use super::{
     eventlog::{self, Record},
     files,
 };
+use crate::domain::words::plural;
 
 /// Name of the file that tells of damage.
 pub const REPORT: &str = report::FILE;
@@ -205,10 +206,10 @@ impl Directory {
         let fresh = directory.inspect_err(|why| self.damage.push(why.clone()))?;
         if fresh.lines < self.lines {
             let lost = format!(
-                "{} and its copy were changed by something else and end {} lines early: what these said holds until the \
+                "{} and its copy were changed by something else and end {} early: what was there holds until the \
                  server ends; drain again what has to stay drained",
                 self.path.join(eventlog::FILE).display(),
-                self.lines - fresh.lines
+                plural(self.lines - fresh.lines, "line")
             );
             // Where even this cannot be written, the running server tells it.
             let _ = report::add(&self.path, &[format!("{at} {lost}")]);
@@ -291,12 +292,11 @@ impl Mending<'_> {
             (lost, doubtful) = (numbers(&merged.lost), numbers(&merged.doubtful));
         }
         if self.missing > 0 {
-            let many = self.missing;
             damage.push(format!(
-                "{} and {} lack {many} line{} at their end",
+                "{} and {} lack {} at their end",
                 eventlog::FILE,
                 copy::FILE,
-                if many == 1 { "" } else { "s" }
+                plural(self.missing, "line")
             ));
             lost.get_or_insert_with(|| "the end".to_owned());
         }

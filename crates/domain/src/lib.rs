@@ -47,6 +47,7 @@ pub mod turns;
 pub mod types;
 pub mod ugm;
 pub mod usage;
+pub mod words;
 
 pub use partition::Partition;
 

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     actors::journal::JournalActor,
-    domain::{command::Command, effect::NodeEffect, journal::Fact, types::Nanos},
+    domain::{command::Command, effect::NodeEffect, journal::Fact, types::Nanos, words::plural},
     messages::{
         journal::{Agree, Begin, End, KeepOrders, Known, Missed, Post, Standing},
         partition::Alive,
@@ -133,14 +133,13 @@ impl PartitionActor {
             // It tells what it has when it is read.
             return Standing { orders: standing.orders, ..own };
         }
-        let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
         let lost = match undrained.or_else(|| without_log.then(BTreeMap::new)) {
             Some(undrained) => drained_since(&own, &standing, &undrained),
             None => BTreeSet::new(),
         };
         if !lost.is_empty() {
             let what = if without_log { "and its copy are missing" } else { "is damaged" };
-            let told = count(lost.len(), "host");
+            let told = plural(lost.len(), "host");
             self.link.missed(format!(
                 "resource.eventlog {what}: the log of the session knows {told} that operators drained; when and by whom is lost"
             ));
@@ -150,7 +149,7 @@ impl PartitionActor {
             self.link.agree(Agree { nodes: BTreeSet::new(), hosts, notes });
         }
         if without_orders && !own.orders.is_empty() {
-            let told = count(own.orders.len(), "queue");
+            let told = plural(own.orders.len(), "queue");
             self.link.missed(format!(
                 "queue.orders and its copy are missing: the log of the session knows {told} that operators stopped or drain"
             ));

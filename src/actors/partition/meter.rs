@@ -11,6 +11,7 @@ use crate::{
         effect::{AppEffect, Callback, Effect, NodeEffect, QueueEffect},
         event::{Change, Detail, EventKind},
         types::AppState,
+        words::either,
     },
     metrics::{AppEnd, Containers, Metrics, Submissions, Timed},
     trace::Exemplar,
@@ -82,7 +83,8 @@ impl Mistakes {
         tracing::warn!(
             code = "items-rejected",
             partition = %partition.internal,
-            "{count} asks or allocations were rejected: {}{more}",
+            "{count} {} rejected: {}{more}",
+            either(&count, "ask or allocation was", "asks or allocations were"),
             named.join("; ")
         );
     }

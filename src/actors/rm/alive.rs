@@ -8,6 +8,7 @@ use actix::prelude::*;
 use super::{RmActor, handle, snapshot::MakingRoom};
 use crate::{
     actors::topology::PartitionHandle,
+    domain::words::plural,
     messages::{
         budget::{Permit, Pressure},
         partition::{Alive, Signs},
@@ -77,7 +78,7 @@ impl RmActor {
         let of_kind = |kind: Kind| {
             let lines = session.buffer.waiting(kind);
             let stream = if self.streams.carries(kind) { "its stream is open" } else { "no stream of it is open" };
-            (lines > 0).then(|| format!("{lines} lines of kind {} ({stream})", kind.name()))
+            (lines > 0).then(|| format!("{} of kind {} ({stream})", plural(lines, "line"), kind.name()))
         };
         Some(Kind::ALL.into_iter().filter_map(of_kind).collect::<Vec<_>>().join(", "))
     }

@@ -12,6 +12,7 @@ use crate::{
         out::{self, Output},
         plan,
     },
+    domain::words::plural,
     http::api::{cluster::config::Changed, plan::view::Plan},
     messages::leaders::SharedConfig,
 };
@@ -112,7 +113,7 @@ async fn change(door: &Door, set: &Set) -> Result<String, Error> {
     let config = done.config.config.map_or("each server's own configuration".to_owned(), |text| {
         format!("a configuration of {} bytes", text.len())
     });
-    Ok(format!("{shown}for all servers: {config}, {} settings\n", done.config.settings.len()))
+    Ok(format!("{shown}for all servers: {config}, {}\n", plural(done.config.settings.len(), "setting")))
 }
 
 fn lines(settings: &BTreeMap<String, String>) -> String {

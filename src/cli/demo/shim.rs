@@ -10,6 +10,7 @@ use super::{
     cluster::resource,
     teams::{BACKFILL, Job, LIMITED, Teams},
 };
+use crate::domain::words::plural;
 use crate::si::v1::{
     AddApplicationRequest, Allocation, AllocationRelease, AllocationReleasesRequest, AllocationRequest,
     AllocationResponse, ApplicationRequest, ApplicationResponse, RemoveApplicationRequest, TerminationType,
@@ -158,10 +159,10 @@ impl Shop {
     /// One line for the end.
     pub fn counts(&self) -> String {
         format!(
-            "{} allocations were made, {} of them preempted; {} applications ended, {} are left.",
-            self.placed,
+            "{} made, {} of them preempted; {} ended, {} left.",
+            plural(self.placed, "allocation"),
             self.preempted,
-            self.ended,
+            plural(self.ended, "application"),
             self.apps.len()
         )
     }

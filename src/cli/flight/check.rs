@@ -6,7 +6,7 @@ use super::{CheckArgs, player, words};
 use crate::{
     actors::rm::replay::Mode,
     cli::out,
-    domain::DOMAIN_VERSION,
+    domain::{DOMAIN_VERSION, words::plural},
     store::log::{Record, flight::Flight},
 };
 
@@ -25,9 +25,9 @@ fn check(flight: &Flight) -> anyhow::Result<(String, bool)> {
     let (first, last) = (flight.first(), flight.last());
     let title = &flight.title;
     let mut text = format!(
-        "{}: {} records, {} to {}, of version {} of the rules; this is version {DOMAIN_VERSION}\n",
+        "{}: {}, {} to {}, of version {} of the rules; this is version {DOMAIN_VERSION}\n",
         title.rm,
-        flight.len(),
+        plural(flight.len(), "record"),
         words::time(first.1),
         words::time(last.1),
         title.domain

@@ -10,7 +10,7 @@ use super::{
     record::Record,
     trace::{Amounts, Millis, Trace},
 };
-use crate::cli::client::DoorKind;
+use crate::{cli::client::DoorKind, domain::words::plural};
 
 /// Number of reasons that are listed; the rest is summed up.
 const REASONS: usize = 6;
@@ -260,10 +260,10 @@ impl fmt::Display for Summary {
             }
         }
         if self.left_out > 0 {
-            writeln!(f, "\n{} lines of the trace end before they start and were left out.", self.left_out)?;
+            writeln!(f, "\n{} of the trace with an end before the start: left out.", plural(self.left_out, "line"))?;
         }
         if self.resumed > 0 {
-            writeln!(f, "\nThe stream of callbacks broke {} times and was resumed.", self.resumed)?;
+            writeln!(f, "\nThe stream of callbacks broke {} and was resumed.", plural(self.resumed, "time"))?;
         }
         if let Some(disagreement) = &self.disagreement {
             writeln!(f, "\nThe books do not agree: {disagreement}.")?;

@@ -14,6 +14,7 @@ use crate::{
         certificate::{Authorities, Certificate},
         watch::Watched,
     },
+    domain::words::plural,
     http::origins::{Origin, Origins},
 };
 
@@ -147,7 +148,7 @@ impl Access {
     fn reload_tokens(&self) -> Option<Result<String, String>> {
         let tokens = self.tokens.as_ref()?;
         let read = tokens.reload();
-        let told = |difference| format!("{}: {} tokens; {difference}", tokens.file().display(), tokens.len());
+        let told = |difference| format!("{}: {}; {difference}", tokens.file().display(), plural(tokens.len(), "token"));
         let read = read.map(told);
         match &read {
             Ok(_) => tracing::info!(file = %tokens.file().display(), tokens = tokens.len(), "tokens read again"),

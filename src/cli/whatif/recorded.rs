@@ -15,6 +15,7 @@ use crate::{
             whatif::{Pair, Scenario, Waits},
         },
         types::{AllocIx, Nanos},
+        words::{either, plural},
     },
     http::api::whatif::{
         request::{Meant, Request},
@@ -87,7 +88,8 @@ pub fn run(file: &Path, at: Option<Moment>, partition: &str, wanted: &Request) -
         recorded.known()
     );
     if replaced.is_some() {
-        ends += &format!(" {} later changes of the configuration are left out with the change.", recorded.configured);
+        let (changes, are) = (plural(recorded.configured, "later change"), either(&recorded.configured, "is", "are"));
+        ends += &format!(" {changes} of the configuration {are} left out with the change.");
     }
     let shown = RecordedView {
         from: words::time(from),

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, fmt::Write as _};
 
 use crate::{
     cli::lists::table::{Cell, Column, List, Row},
+    domain::words::plural,
     http::api::{
         board::why::{noun, shown},
         plan::view::Warning,
@@ -34,7 +35,8 @@ pub fn told(answer: &WhatIf) -> String {
     }
     if let Some(recorded) = &answer.recorded {
         let _ = writeln!(text, "Recorded from {} to {}.", recorded.from, recorded.to);
-        let _ = writeln!(text, "As it was: {} asks placed; waits: {}.", recorded.placed, waits(&recorded.waits));
+        let _ =
+            writeln!(text, "As it was: {} placed; waits: {}.", plural(recorded.placed, "ask"), waits(&recorded.waits));
     }
     text.push('\n');
     text.push_str(&whole(answer));
@@ -58,7 +60,7 @@ pub fn told(answer: &WhatIf) -> String {
 
 fn more(text: &mut String, count: usize, what: &str) {
     if count > 0 {
-        let _ = writeln!(text, "({} more)", super::super::human::plural(count as u64, what));
+        let _ = writeln!(text, "({} more)", plural(count, what));
     }
 }
 

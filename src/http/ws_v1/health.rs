@@ -19,6 +19,7 @@ use crate::{
     domain::{
         resources::Resource,
         types::{AllocIx, Nanos, NodeIx},
+        words::{either, plural},
     },
     http::api::overdue::OverdueDrains,
     messages::{application::UnconfirmedRelease, event::StoreStatus, partition::UnconfirmedSums},
@@ -226,7 +227,7 @@ fn unconfirmed(partitions: &[(Arc<str>, UnconfirmedSums)]) -> Option<WarningView
         let row = |row: &UnconfirmedRelease| {
             let (release, age) = (&row.release, std::time::Duration::from_secs(row.age.as_secs().unsigned_abs()));
             let kind = outward::termination(release.termination).as_str_name();
-            format!("{}/{} ({kind}, for {age:?}, sent {} times)", release.app, release.key, row.sent)
+            format!("{}/{} ({kind}, for {age:?}, sent {})", release.app, release.key, plural(row.sent, "time"))
         };
         let named: Vec<String> = sums.named.iter().map(row).collect();
         let more = sums.overdue - named.len() as u64;
@@ -264,8 +265,14 @@ fn stored(store: &StoreStatus) -> CheckView {
         succeeded: store.failing.is_none() && store.doubt.is_none(),
         description: "Check if events are stored durably",
         diagnosis_message: match (&store.failing, &store.doubt) {
-            (None, None) => format!("{} events wait to be stored", store.waiting),
-            (Some(why), _) => format!("{why}; {} events wait in memory, and scheduling goes on", store.waiting),
+            (None, None) => {
+                format!("{} {} to be stored", plural(store.waiting, "event"), either(&store.waiting, "waits", "wait"))
+            }
+            (Some(why), _) => format!(
+                "{why}; {} {} in memory, and scheduling goes on",
+                plural(store.waiting, "event"),
+                either(&store.waiting, "waits", "wait")
+            ),
             (None, Some(doubt)) => doubt.to_string(),
         },
     }
@@ -319,7 +326,11 @@ fn audited(standing: &Standing) -> CheckView {
         description: "Check if the audit log can be written",
         diagnosis_message: match &standing.failing {
             None => "all records are written".to_owned(),
-            Some(why) => format!("{why}; {} records wait in memory, and changes go on", standing.waiting),
+            Some(why) => format!(
+                "{why}; {} {} in memory, and changes go on",
+                plural(standing.waiting, "record"),
+                either(&standing.waiting, "waits", "wait")
+            ),
         },
     }
 }

@@ -4,7 +4,7 @@
 //! the age that events may have of the one that was believed last; beyond it nothing is deleted for its age until the
 //! clock comes back, or an operator says that it is right (`--trust-clock`), as after a long time without a server.
 
-use crate::domain::types::Nanos;
+use crate::domain::{types::Nanos, words::plural};
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -52,8 +52,9 @@ impl Believed {
     pub fn doubt(&self) -> Option<String> {
         let days = self.doubted?.minus(self.until).as_secs() / 86_400;
         Some(format!(
-            "the clock is {days} days ahead of what the event store knows, so no event is deleted for its age: set the clock \
-             right, or start the server once with --trust-clock if it is"
+            "the clock is {} ahead of what the event store knows, so no event is deleted for its age: set the clock \
+             right, or start the server once with --trust-clock if it is",
+            plural(days, "day")
         ))
     }
 }

@@ -56,7 +56,7 @@ async fn what_holds_for_all_is_planned_taken_by_all_and_goes_with_the_lead() {
     assert_eq!(config(&["get"]), "");
     let told = config(&["set", &file, "--set", "health.checkInterval=11s"]);
     assert!(
-        told.ends_with(&format!("for all servers: a configuration of {} bytes, 1 settings\n", with_queue("b").len())),
+        told.ends_with(&format!("for all servers: a configuration of {} bytes, 1 setting\n", with_queue("b").len())),
         "{told}"
     );
     assert_eq!(

@@ -149,7 +149,7 @@ quotas that would stand below usage
 partition second would be added
 ";
     assert!(out.starts_with(table) && err.is_empty() && status == 3, "{status}\n{out}{err}");
-    let last = "rm-1: 4 queues differ, 1 applications would not be admitted, 1 quotas would stand below usage\n";
+    let last = "rm-1: 4 queues differ, 1 application would not be admitted, 1 quota would stand below usage\n";
     assert!(out.ends_with(last), "{out}");
     let (status, out, _) = run(&server, CONFIG, &[]).await;
     assert_eq!((status, out.as_str()), (0, "rm-1: this configuration is in force, nothing would change\n"));

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use super::{Cx, Partition};
 use crate::event::{Change, Detail, EventKind};
+use crate::words::plural;
 
 /// Applications that are named.
 const NAMED: usize = 5;
@@ -22,7 +23,7 @@ pub struct Left {
 impl fmt::Display for Left {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Left { allocations, applications, more } = self;
-        write!(f, "{allocations} {}", if *allocations == 1 { "allocation of " } else { "allocations of " })?;
+        write!(f, "{} of ", plural(*allocations, "allocation"))?;
         f.write_str(&applications.join(", "))?;
         if *more > 0 { write!(f, " and {more} more") } else { Ok(()) }
     }

@@ -5,6 +5,7 @@ use crate::{
     quantity::written,
     resources::ResourceType,
     types::{ObjectState, QueueIx},
+    words::{either, plural},
 };
 
 impl Partition {
@@ -34,8 +35,8 @@ impl Partition {
             }
             let running = row.begun();
             if row.max_applications > 0 && running >= row.max_applications {
-                let run = if running == 1 { "application runs" } else { "applications run" };
-                return Err(format!("{running} {run} in {}, which is its limit{}", row.path, self.but_below(ix)));
+                let (apps, run) = (plural(running, "application"), either(&running, "runs", "run"));
+                return Err(format!("{apps} {run} in {}, which is its limit{}", row.path, self.but_below(ix)));
             }
             // Of a type whose limit is zero some need nothing.
             let is_used_up = |(kind, max): &(&ResourceType, _)| *max > 0 && row.allocated.amount(kind) >= *max;

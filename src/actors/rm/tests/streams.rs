@@ -109,7 +109,7 @@ async fn what_is_not_read_is_named_when_it_holds_up_placements() {
     env.deliver(vec![node(1), app("a")]).await;
     assert_eq!(env.info().await.unread, None, "there are credits left");
     env.deliver(vec![node(2)]).await;
-    let unread = "1 lines of kind application (no stream of it is open), 2 lines of kind node (its stream is open)";
+    let unread = "1 line of kind application (no stream of it is open), 2 lines of kind node (its stream is open)";
     assert_eq!(env.info().await.unread.as_deref(), Some(unread));
     env.open(Want::Plain(Kind::Application)).await.expect("opened").handed(2).await;
     assert_eq!(env.info().await.unread, None);

@@ -23,6 +23,7 @@ use crate::{
         },
         resources::{Resource, clamp},
         types::Nanos,
+        words::{either, plural},
     },
 };
 
@@ -244,7 +245,10 @@ impl Source<'_> {
             }
             Edit::Applications { queue, max } => {
                 let now = queue_of(&self.partition.conf, queue).map_or(0, |queue| queue.max_applications);
-                ("queueApplications", format!("Let queue {queue} run {max} applications at a time (now {now})."))
+                (
+                    "queueApplications",
+                    format!("Let queue {queue} run {} at a time (now {now}).", plural(*max, "application")),
+                )
             }
             Edit::LimitMax { queue, entry, amounts } => {
                 let limit = limit_of(&self.partition.conf, queue, *entry);
@@ -259,7 +263,7 @@ impl Source<'_> {
                 let whose = whose(limit);
                 (
                     "limitApplications",
-                    format!("Let {whose} run {max} applications at a time in queue {queue} (now {now})."),
+                    format!("Let {whose} run {} at a time in queue {queue} (now {now}).", plural(*max, "application")),
                 )
             }
             Edit::Property { queue, name, value } => {
@@ -408,8 +412,7 @@ impl Source<'_> {
 fn preempted_then(allocations: usize) -> String {
     match allocations {
         0 => String::new(),
-        1 => ": 1 allocation is preempted for it then".to_owned(),
-        many => format!(": {many} allocations are preempted for it then"),
+        some => format!(": {} {} preempted for it then", plural(some, "allocation"), either(&some, "is", "are")),
     }
 }
 

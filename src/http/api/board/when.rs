@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::{
     partition::when::{Unknown, When},
     types::Nanos,
+    words::{either, plural},
 };
 
 /// How far ahead is looked.
@@ -75,8 +76,11 @@ fn text(when: &When) -> String {
     if let (Some(preempts), Some(wait)) = (preempts, p50) {
         let how = match preempts {
             0 => "nothing has to end for it".to_owned(),
-            1 => "1 allocation is preempted for it, and has to end first".to_owned(),
-            many => format!("{many} allocations are preempted for it, and have to end first"),
+            &some => format!(
+                "{} {} to end first",
+                plural(some, "allocation"),
+                either(&some, "is preempted for it, and has", "are preempted for it, and have")
+            ),
         };
         return match *wait {
             Nanos::ZERO => format!("Soon: {how}."),
@@ -91,11 +95,16 @@ fn text(when: &When) -> String {
     };
     let waits = match waited {
         0 => "who comes later is not counted".to_owned(),
-        _ => format!("{waited} asks like it had to wait before they were placed"),
+        _ => format!(
+            "{} like it had to wait before {} placed",
+            plural(*waited, "ask"),
+            either(waited, "it was", "they were")
+        ),
     };
     format!(
-        "{range}: {runs} runs forward with the lengths of {ended} allocations that ended ({known} of the {running} that run are of a known kind; \
-         {waits})."
+        "{range}: {} forward with the lengths of {} that ended ({known} of the {running} that run are of a known kind; {waits}).",
+        plural(*runs, "run"),
+        plural(*ended, "allocation")
     )
 }
 

@@ -1,6 +1,6 @@
 //! Why something waits, in words and in figures: a code to count by, a sentence for people, and what the sentence rests on.
 
-use std::{borrow::Cow, fmt::Display, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -11,6 +11,7 @@ use crate::{
         resources::{Resource, ResourceType, clamp},
         types::Nanos,
         ugm::{Refusal, Who},
+        words::plural,
     },
     http::ws_v1::{json::Amounts, time_text},
     messages::rm::Halt,
@@ -225,7 +226,7 @@ impl Reason {
                     code,
                     format!(
                         "Queue {queue} runs {running} of at most {}; this one has to wait for an end.",
-                        count(*max, "application")
+                        plural(*max, "application")
                     ),
                 )
             },
@@ -233,8 +234,8 @@ impl Reason {
             Why::Gang { missing, placed } => Reason::new(
                 code,
                 format!(
-                    "The gang is not complete: {placed} of {} placeholders are placed. Real work starts when all are.",
-                    placed + missing
+                    "The gang is not complete: {placed} of {} are placed. Real work starts when all are.",
+                    plural(placed + missing, "placeholder")
                 ),
             ),
             Why::GangToCome(until) => Reason::new(
@@ -323,7 +324,7 @@ impl Reason {
                 code,
                 format!(
                     "Nothing holds it back: it is placed when its turn comes. The resource manager is being asked about {} at present.",
-                    count(waiting.asked as u64, "ask")
+                    plural(waiting.asked as u64, "ask")
                 ),
             ),
             Why::Turn => Reason::new(
@@ -369,7 +370,7 @@ fn user_apps(refusal: &Refusal) -> Reason {
         "{who} {} runs {} of at most {} in queue {}; this one has to wait for an end.",
         refusal.name,
         refusal.applications,
-        count(refusal.limit.applications, "application"),
+        plural(refusal.limit.applications, "application"),
         refusal.queue
     );
     Reason { user, group, queue: Some(refusal.queue.to_string()), ..Reason::new("userApps", text) }
@@ -470,7 +471,7 @@ fn nodes_reason(nodes: &Nodes, wanted: &Resource) -> Reason {
     let code = nodes_code(nodes);
     let text = if code == "refused" {
         let said = nodes.refusal.as_deref().unwrap_or("no reason given");
-        let (count, were) = (count(nodes.refused, "node"), was(nodes.refused));
+        let (count, were) = (plural(nodes.refused, "node"), was(nodes.refused));
         format!("{count} with room {were} refused by the resource manager: {said}")
     } else if code == "tooLarge" {
         match short.first() {
@@ -485,16 +486,16 @@ fn nodes_reason(nodes: &Nodes, wanted: &Resource) -> Reason {
     } else if nodes.reserved > 0 {
         let kept = |KeptFor { node, app, key }: &KeptFor| format!("; {node} for ask {key} of application {app}");
         let whom = nodes.kept_for.as_ref().map_or_else(String::new, kept);
-        format!("The only room is on {}, reserved for other asks{whom}.", count(nodes.reserved, "node"))
+        format!("The only room is on {}, reserved for other asks{whom}.", plural(nodes.reserved, "node"))
     } else if nodes.full == 0 && nodes.drained > 0 {
-        format!("The {} large enough {} drained.", count(nodes.drained, "node"), are(nodes.drained))
+        format!("The {} large enough {} drained.", plural(nodes.drained, "node"), are(nodes.drained))
     } else if let Some(first) = short.first().filter(|_| large > 0) {
         format!(
             "No node has {} {} free; the most is {}, on {} large enough{}.",
             shown(&first.resource, first.wanted),
             noun(&first.resource, first.wanted),
             shown(&first.resource, first.available),
-            count(large, "node"),
+            plural(large, "node"),
             if nodes.drained > 0 { format!(", {} of them drained", nodes.drained) } else { String::new() },
         )
     } else {
@@ -547,11 +548,6 @@ fn told(short: &[Short]) -> String {
     } else {
         short.iter().map(one).collect::<Vec<_>>().join("; ")
     }
-}
-
-fn count<N: Display + PartialEq + From<u8>>(n: N, what: &str) -> String {
-    let plural = if n == N::from(1) { "" } else { "s" };
-    format!("{n} {what}{plural}")
 }
 
 const fn was(n: usize) -> &'static str {

@@ -10,7 +10,7 @@ use super::{
     waiters::{Verdict, Waiters},
 };
 use crate::{
-    domain::{journal::Fact, types::Nanos},
+    domain::{journal::Fact, types::Nanos, words::plural},
     messages::{
         node::{Heard, JudgeSilence, NodeGone, NodeUpdate},
         wait::{Condition, EndWaits, NodeStatus, Wait, Withdraw},
@@ -73,7 +73,7 @@ impl NodeActor {
 
     fn state(&self) -> &'static str {
         match self.status {
-            Some(NodeStatus { schedulable: false, allocations: 0 }) => "drained",
+            Some(NodeStatus { schedulable: false, allocations: 0, .. }) => "drained",
             Some(NodeStatus { schedulable: false, .. }) => "draining",
             _ if self.torpid => "torpid",
             _ => "online",
@@ -82,7 +82,7 @@ impl NodeActor {
 
     /// Whether a condition holds.
     fn judge(&self, condition: Condition) -> Verdict {
-        let Some(NodeStatus { schedulable, allocations }) = self.status else {
+        let Some(NodeStatus { schedulable, allocations, foreign }) = self.status else {
             return Verdict::NotYet("nothing is known of it yet".to_owned());
         };
         match condition {
@@ -94,8 +94,15 @@ impl NodeActor {
             Condition::Drained if schedulable => {
                 Verdict::NotYet("it is not drained: new allocations go to it".to_owned())
             }
-            Condition::Empty | Condition::Drained if allocations == 0 => Verdict::Met,
-            Condition::Empty | Condition::Drained => Verdict::NotYet(format!("{allocations} allocations are on it")),
+            // Whoever is to switch it off ends the work of others too. What was placed here is drained without that: daemons of
+            // others may stay for ever.
+            Condition::Empty if allocations + foreign > 0 => {
+                Verdict::NotYet(format!("{} on it", plural(allocations + foreign, "allocation")))
+            }
+            Condition::Drained if allocations > 0 => {
+                Verdict::NotYet(format!("{} on it", plural(allocations, "allocation")))
+            }
+            Condition::Empty | Condition::Drained => Verdict::Met,
             other => Verdict::Never(format!("a node is never {}", other.name())),
         }
     }

@@ -31,13 +31,13 @@ pub enum Condition {
     Completed,
     /// The application has something, placeholders count, and nothing of it waits.
     Placed,
-    /// No application is in the queue or below it; nothing is allocated on the node.
+    /// No application is in the queue or below it; nothing is allocated on the node, by other schedulers neither.
     Empty,
     /// An application that comes to the queue now could begin to run: it is let in, and no limit on the way is used up.
     Room,
     /// The node is registered and not torpid.
     Online,
-    /// Nothing new goes to the node, and nothing is left on it.
+    /// Nothing new goes to the node, and nothing that was placed here is left on it.
     Drained,
 }
 
@@ -192,6 +192,8 @@ pub struct NodeStatus {
     pub schedulable: bool,
     /// Allocations on it.
     pub allocations: usize,
+    /// Allocations of other schedulers on it that may go: without static ones.
+    pub foreign: usize,
 }
 
 /// The session ends, or the server: nobody waits any longer.

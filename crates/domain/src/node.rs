@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::coded::{Coded, Error, Plain, Reader, Writer, list, map};
 use super::{
-    alloc::AskSpec,
+    alloc::{AskSpec, Foreign},
     partition::Amount,
     rare::Rare,
     resources::Resource,
@@ -123,6 +123,11 @@ pub struct Node {
 }
 
 impl Node {
+    /// Keys of foreign allocations that may go: those that are static stay as long as the node (R2.15).
+    pub fn foreign_to_go(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.foreign.iter().filter(|(_, one)| one.spec.foreign != Some(Foreign::Static)).map(|(key, _)| key)
+    }
+
     /// What is allocated on it, for all to see: without what the shim is still asked about.
     pub fn placed(&self) -> Resource {
         self.allocated.minus(&self.asked.amount).pruned()

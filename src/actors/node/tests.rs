@@ -59,7 +59,11 @@ impl Rig {
     }
 
     async fn is(&self, schedulable: bool, allocations: usize) {
-        self.actor.send(NodeUpdate { status: NodeStatus { schedulable, allocations } }).await.unwrap();
+        self.has(schedulable, allocations, 0).await;
+    }
+
+    async fn has(&self, schedulable: bool, allocations: usize, foreign: usize) {
+        self.actor.send(NodeUpdate { status: NodeStatus { schedulable, allocations, foreign } }).await.unwrap();
     }
 
     async fn heard(&self, heartbeat: bool) {
@@ -207,13 +211,26 @@ async fn a_node_is_drained_when_it_takes_nothing_and_has_nothing() {
 }
 
 #[actix::test]
+async fn what_others_run_counts_for_empty_not_for_drained() {
+    tokio::time::pause();
+    let rig = Rig::new();
+    rig.has(false, 1, 1).await;
+    let (mut drained, mut empty) = (rig.wait(1, Condition::Drained).await, rig.wait(2, Condition::Empty).await);
+    rig.has(false, 0, 1).await;
+    assert_eq!(drained.try_recv(), met("drained"));
+    assert!(empty.try_recv().is_err());
+    rig.has(false, 0, 0).await;
+    assert_eq!(empty.try_recv(), met("drained"));
+}
+
+#[actix::test]
 async fn whoever_withdraws_hears_what_is_left() {
     tokio::time::pause();
     let rig = Rig::new();
     rig.is(false, 3).await;
     let mut drained = rig.wait(1, Condition::Drained).await;
     rig.actor.send(Withdraw { id: 1, target: target() }).await.unwrap();
-    let why = "3 allocations are on it".to_owned();
+    let why = "3 allocations on it".to_owned();
     assert_eq!(drained.try_recv(), Ok(Answer::NotYet { state: "draining".to_owned(), why }));
 }
 

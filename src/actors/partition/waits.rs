@@ -178,7 +178,8 @@ fn status(partition: &Partition, Target { kind, name }: &Target) -> Option<Statu
         Kind::Queue => Status::Queue(of_queue(partition, *partition.queue_by_path.get(&**name)?)),
         Kind::Node => {
             let node = &partition.nodes[*partition.node_by_id.get(&**name)?];
-            Status::Node(NodeStatus { schedulable: node.schedulable(), allocations: node.allocs.len() })
+            let (schedulable, allocations) = (node.schedulable(), node.allocs.len());
+            Status::Node(NodeStatus { schedulable, allocations, foreign: node.foreign_to_go().count() })
         }
     })
 }

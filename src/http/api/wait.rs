@@ -34,7 +34,10 @@ use super::{
 use crate::{
     access::Caller,
     actors::{directory::PartitionEntry, partition::PartitionActor},
-    domain::types::Nanos,
+    domain::{
+        types::Nanos,
+        words::{either, plural},
+    },
     http::{
         operation::one_of,
         problem::Problem,
@@ -374,8 +377,8 @@ fn what_is_there(view: &View, target: &Target) -> Option<String> {
             apps.extend(row.apps.iter().take(NAMED - apps.len()).map(|ix| partition.apps[*ix].id.to_string()));
             below.extend(row.children.values());
         }
-        let noun = if count == 1 { "application is" } else { "applications are" };
-        return (count > 0).then(|| format!("{count} {noun} in it: {}", named(&apps, count)));
+        let (what, verb) = (plural(count, "application"), either(&count, "is", "are"));
+        return (count > 0).then(|| format!("{what} {verb} in it: {}", named(&apps, count)));
     }
     let node = &partition.nodes[*partition.node_by_id.get(&*target.name)?];
     let mut by_app: std::collections::BTreeMap<Arc<str>, usize> = std::collections::BTreeMap::new();
@@ -383,12 +386,19 @@ fn what_is_there(view: &View, target: &Target) -> Option<String> {
         let app = partition.apps[partition.allocs[*alloc].app].id.clone();
         *by_app.entry(app).or_default() += 1;
     }
-    let count = node.allocs.len();
-    let noun = if count == 1 { "allocation runs" } else { "allocations run" };
-    let all = by_app.len();
+    let (count, all) = (node.allocs.len(), by_app.len());
     let apps = by_app.into_iter().take(NAMED);
     let apps = apps.map(|(app, count)| if count == 1 { app.to_string() } else { format!("{app} ({count})") });
-    (count > 0).then(|| format!("{count} {noun} on it: {}", named(&apps.collect::<Vec<_>>(), all)))
+    let foreign: Vec<String> = node.foreign_to_go().take(NAMED).map(|key| key.to_string()).collect();
+    let others = node.foreign_to_go().count();
+    let run = |count: usize, whose: &str, names: String| {
+        let (what, verb) = (plural(count, "allocation"), either(&count, "runs", "run"));
+        (count > 0).then(|| format!("{what}{whose} {verb} on it: {names}"))
+    };
+    let own = run(count, "", named(&apps.collect::<Vec<_>>(), all));
+    let parts: Vec<String> =
+        own.into_iter().chain(run(others, " of other schedulers", named(&foreign, others))).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// The first of so many, and how many more.

@@ -54,6 +54,36 @@ async fn an_answer_comes_when_it_holds_or_with_the_reason() {
 }
 
 #[tokio::test]
+async fn a_node_is_not_empty_while_others_run_something_on_it() {
+    let server = Server::registered(&[]).await;
+    server.nodes(&["n1"]).await;
+    let foreign = async |key: &str, kind: &str| {
+        let amount = json!({"resources": {"memory": {"value": "1"}}});
+        let allocation = json!({"allocationKey": key, "nodeID": "n1", "resourcePerAlloc": amount,
+            "allocationTags": {"foreign": kind}});
+        let (status, told) =
+            server.send("POST", "/si/v1/rm/rm-1/allocations", &json!({"allocations": [allocation]})).await;
+        assert_eq!(status, 202, "{told}");
+    };
+    foreign("kubelet", "static").await;
+    foreign("daemon", "default").await;
+    common::until(async || {
+        let (_, answer) = server.get(&wait("node/n1", "for=empty&timeout=0s")).await;
+        answer["met"] == false && answer["why"] == "1 allocation of other schedulers runs on it: daemon"
+    })
+    .await;
+    let path = wait("node/n1", "for=empty&timeout=1m");
+    let goes = async {
+        let release =
+            json!({"partitionName": "default", "allocationKey": "daemon", "terminationType": "STOPPED_BY_RM"});
+        let releases = json!({"releases": {"allocationsToRelease": [release]}});
+        assert_eq!(server.send("POST", "/si/v1/rm/rm-1/allocations", &releases).await.0, 202);
+    };
+    let (empty, ()) = tokio::join!(server.get(&path), goes);
+    assert_eq!(empty.1["met"], true, "what is static stays: {}", empty.1);
+}
+
+#[tokio::test]
 async fn an_application_that_is_removed_answers_its_waiters() {
     let server = Server::registered(&[]).await;
     server.nodes(&["n1"]).await;

@@ -35,11 +35,18 @@ impl Chosen {
         let named =
             |queue: &&Queue| self.patterns.as_ref().is_none_or(|all| all.iter().any(|one| fits(one, &queue.path)));
         let queues: Vec<&Queue> = tables.queues().filter(named).collect();
-        let Some(most) = self.most.filter(|most| *most < queues.len()) else { return queues };
+        let Some(most) = self.most else { return queues };
+        // A parent's amounts are those of its leaves: it would always be before them.
+        let mut above = BTreeSet::new();
+        for queue in &queues {
+            let parents = queue.path.rmatch_indices('.').map(|(dot, _)| &queue.path[..dot]);
+            parents.take_while(|parent| above.insert(*parent)).for_each(drop);
+        }
         let demand = |queue: &Queue| queue.placed().plus(&queue.waiting());
         let whole = tables.queues().find(|queue| &*queue.path == "root").map(demand).unwrap_or_default();
+        let lowest = queues.iter().filter(|queue| !above.contains(&*queue.path));
         let mut by_share: Vec<(Reverse<u64>, &str)> =
-            queues.iter().map(|queue| (Reverse(share(&demand(queue), &whole)), &*queue.path)).collect();
+            lowest.map(|queue| (Reverse(share(&demand(queue), &whole)), &*queue.path)).collect();
         if most < by_share.len() {
             by_share.select_nth_unstable(most);
             by_share.truncate(most);

@@ -38,7 +38,7 @@ pub struct Settings {
     pub max_body_bytes: Option<u64>,
     /// `metrics.queues`: queues that have metrics of their own.
     pub metrics_queues: String,
-    /// `metrics.topQueues`: of these, so many at most; 0: all.
+    /// `metrics.topQueues`: of the lowest of these, so many at most; 0: all of them.
     pub metrics_top: usize,
     /// `metrics.topUsers`: users that have metrics, in each partition.
     pub metrics_top_users: usize,

@@ -185,7 +185,7 @@ pub static TABLE: &[Setting] = &[
         "metrics.topQueues",
         Form::Count(0, 1_000_000),
         "0",
-        "Of these, the queues that have metrics of their own at most: those with the largest share of what is allocated or asked for; 0: all",
+        "Of these, the queues that have metrics of their own at most: those with the largest share of what is allocated or asked for, of those that have none of these below them (the leaves, where `metrics.queues` is `all`); 0: all, parents too",
     ),
     strict(
         "metrics.topUsers",

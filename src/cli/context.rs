@@ -26,7 +26,7 @@ use std::{
 use clap::{Arg, Args, Command};
 use serde::Deserialize;
 
-use super::door::Door;
+use super::{client::trust::Trust, door::Door};
 
 /// Which file, instead of the one in the home directory.
 const FILE: &str = "CALLBOARD_CLIENT_CONFIG";
@@ -78,6 +78,8 @@ struct Said {
     server: bool,
     partition: bool,
     token: bool,
+    token_file: bool,
+    ca: bool,
 }
 
 impl Said {
@@ -86,8 +88,8 @@ impl Said {
         let mut said = Said {
             context: given(CONTEXT).map(|name| name.to_string_lossy().into_owned()),
             server: given(SERVER).is_some(),
-            partition: false,
             token: given(TOKEN).is_some(),
+            ..Said::default()
         };
         let mut args = args.map(|arg| arg.to_string_lossy().into_owned()).take_while(|arg| arg != "--");
         while let Some(arg) = args.next() {
@@ -96,14 +98,20 @@ impl Said {
                 None if arg == "--context" => said.context = args.next().or(said.context),
                 _ => {}
             }
-            said.server |= arg == "--server" || arg.starts_with("--server=");
-            said.partition |= arg == "--partition" || arg.starts_with("--partition=");
+            match arg.split('=').next() {
+                Some("--server") => said.server = true,
+                Some("--partition") => said.partition = true,
+                Some("--token-file") => said.token_file = true,
+                Some("--ca") => said.ca = true,
+                _ => {}
+            }
         }
         said
     }
 }
 
-/// Options with which another command asks what this call asked, where it said so: its context or server, and its partition.
+/// Options with which another command asks what this call asked, where it said so: its context or server, its partition, and what it
+/// shows and believes. Variables of the environment other than the server's are there for the next command too.
 pub fn repeated(door: &Door) -> Vec<(&'static str, String)> {
     Said::read(env::args_os(), |name| env::var_os(name)).repeated(door)
 }
@@ -119,6 +127,10 @@ impl Said {
         if self.partition {
             options.push(("--partition", door.partition.clone()));
         }
+        let Trust { token_file, ca } = &door.trust;
+        let files = [("--token-file", self.token_file, token_file), ("--ca", self.ca, ca)];
+        let said = files.into_iter().filter(|(_, is_said, _)| *is_said);
+        options.extend(said.filter_map(|(name, _, file)| Some((name, file.as_ref()?.display().to_string()))));
         options
     }
 }

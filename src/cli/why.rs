@@ -62,6 +62,9 @@ struct Explained {
     ask: Option<AskState>,
     #[serde(default)]
     timeline: Option<Timeline>,
+    /// The command that shows its events.
+    #[serde(skip)]
+    events: String,
 }
 
 /// What waits beyond the groups that are told.
@@ -146,11 +149,19 @@ impl Explained {
             let lines = copy.lines().map(|line| {
                 let is_command = line.starts_with("callboard ");
                 let more = options.iter().filter(|(name, _)| is_command && !line.contains(name));
-                more.fold(line.to_owned(), |line, (name, value)| format!("{line} {name} {}", quoted(value)))
+                with(line, more)
             });
             *copy = lines.collect::<Vec<_>>().join("\n");
         }
+        // Events are of the whole server.
+        let of_server = options.iter().filter(|(name, _)| *name != "--partition");
+        self.events = with(&format!("callboard events --object={} -n 1000", quoted(&self.id)), of_server);
     }
+}
+
+/// A command with more options.
+fn with<'a>(command: &str, options: impl Iterator<Item = &'a (&'a str, String)>) -> String {
+    options.fold(command.to_owned(), |line, (name, value)| format!("{line} {name} {}", quoted(value)))
 }
 
 /// The answer of the server, as it is and as it is shown.
@@ -228,7 +239,7 @@ fn told(app: &Explained, now: Timestamp) -> String {
         );
     }
     if let Some(timeline) = app.timeline.as_ref().filter(|timeline| !(timeline.rows.is_empty() && timeline.complete)) {
-        so_far(&mut text, &app.id, timeline);
+        so_far(&mut text, &app.events, timeline);
     }
     text
 }
@@ -236,10 +247,11 @@ fn told(app: &Explained, now: Timestamp) -> String {
 /// Rows of a timeline that are printed: the last ones.
 const ROWS: usize = 12;
 
-fn so_far(text: &mut String, id: &str, timeline: &Timeline) {
+fn so_far(text: &mut String, events: &str, timeline: &Timeline) {
     let more = timeline.rows.len().saturating_sub(ROWS);
     let older = if more > 0 || !timeline.complete {
-        format!(" (older: callboard events --object {})", quoted(id))
+        // What the server does not keep any more is nowhere.
+        format!(" (older, as far as it is kept: {events})")
     } else {
         String::new()
     };
@@ -328,8 +340,7 @@ fn helps(text: &mut String, advice: &AdviceView) {
         };
         let mut notes: Vec<String> = (!who.is_empty()).then(|| who.to_owned()).into_iter().collect();
         if *placed_before > 0 {
-            let asks = if *placed_before == 1 { "ask" } else { "asks" };
-            notes.push(format!("{placed_before} {asks} of others before it"));
+            notes.push(format!("{} of others before it", plural(*placed_before, "ask")));
         }
         // How long it is waited for is in the sentence.
         if *preempted > 0 && remedy.kind != "wait" {
@@ -338,7 +349,11 @@ fn helps(text: &mut String, advice: &AdviceView) {
             notes.push(format!("{} preempted{after}", plural(*preempted as u64, "allocation")));
         }
         if let Some(plan) = plan.as_ref().filter(|plan| plan.applications + plan.exceeded > 0) {
-            notes.push(format!("plan: {} applications, {} quotas suffer", plan.applications, plan.exceeded));
+            notes.push(format!(
+                "plan: {}, {} suffer",
+                plural(plan.applications as u64, "application"),
+                plural(plan.exceeded as u64, "quota")
+            ));
         }
         let notes = if notes.is_empty() { String::new() } else { format!("  [{}]", notes.join("; ")) };
         let _ = writeln!(text, "  {}. {what}{notes}", nth + 1);
@@ -456,13 +471,18 @@ task group g: 1 placeholder placed, 3 waiting, 0 replaced, 0 timed out
         };
         let rows = vec![row("2026-11-20T10:00:00.5Z", "asked for 1 core", 3), row("soon", "withdrawn", 1)];
         let mut told_so_far = String::new();
-        so_far(&mut told_so_far, "a 1", &Timeline { rows, complete: true });
+        so_far(&mut told_so_far, "command", &Timeline { rows, complete: true });
         let expected =
             "\nSo far:\n  2026-11-20T10:00:00Z  ask k: asked for 1 core (3 times)\n  soon  ask k: withdrawn\n";
         assert_eq!(told_so_far, expected);
         let mut of_long_ago = String::new();
-        so_far(&mut of_long_ago, "a 1", &Timeline { rows: Vec::new(), complete: false });
-        assert_eq!(of_long_ago, "\nSo far: nothing recent (older: callboard events --object 'a 1')\n");
+        explained.id = "a 1".into();
+        let options = [("--server", "http://a:1"), ("--partition", "gpu"), ("--token-file", "/my token")];
+        explained.repeat(&options.map(|(name, value)| (name, value.to_owned())));
+        so_far(&mut of_long_ago, &explained.events, &Timeline { rows: Vec::new(), complete: false });
+        let expected = "callboard events --object='a 1' -n 1000 --server http://a:1 --token-file '/my token'";
+        assert_eq!(of_long_ago, format!("\nSo far: nothing recent (older, as far as it is kept: {expected})\n"));
+        explained.id = "app-7".into();
         let now = "2026-11-23T10:00:00Z".parse().unwrap();
         assert!(told(&explained, now).ends_with("submitted 3d ago, 0 allocations\nNo ask of it waits.\n"));
         explained.ask = Some(AskState { key: "k".into(), state: "allocated".into(), node: Some("n1".into()) });

@@ -50,9 +50,9 @@ use crate::{
     config::{
         self, LoadedConfig,
         extra::{SUBSYSTEMS, Settings},
-        table::{self, Scope},
+        table::{self, Scope, bytes_from},
     },
-    domain::{DOMAIN_VERSION, duration, event_settings::EventSettings, journal},
+    domain::{DOMAIN_VERSION, duration, event_settings::EventSettings, journal, words::plural},
     grpc,
     http::{
         api,
@@ -109,8 +109,8 @@ pub struct ServeArgs {
     /// (`rm.reservations`)
     #[arg(long, env = "CALLBOARD_NO_RESERVATIONS")]
     pub no_reservations: bool,
-    /// Largest request of the HTTP and gRPC doors in bytes
-    #[arg(long, value_name = "BYTES", env = "CALLBOARD_HTTP_MAX_BODY_BYTES", default_value_t = at_least_one(limits::BODY))]
+    /// Largest request of the HTTP and gRPC doors in bytes, such as 8Mi
+    #[arg(long, value_name = "BYTES", env = "CALLBOARD_HTTP_MAX_BODY_BYTES", default_value_t = at_least_one(limits::BODY), value_parser = size)]
     pub http_max_body_bytes: NonZeroUsize,
     /// A connection that has not made a request by then is closed, at the HTTP and gRPC doors
     #[arg(long, value_name = "TIME", env = "CALLBOARD_FIRST_REQUEST_TIMEOUT", default_value = "10s", value_parser = patience)]
@@ -157,6 +157,10 @@ fn setting(text: &str) -> Result<(String, String), String> {
         return Err(format!("{key}: \"{subsystem}\" is none of the subsystems: {}", SUBSYSTEMS.join(", ")));
     }
     Ok((key.to_owned(), value.to_owned()))
+}
+
+fn size(text: &str) -> Result<NonZeroUsize, String> {
+    bytes_from(1, text).map(|bytes| at_least_one(usize::try_from(bytes).unwrap_or(usize::MAX)))
 }
 
 fn at_least_one(limit: usize) -> NonZeroUsize {
@@ -619,7 +623,11 @@ fn tell_faults(file: &Path, error: &anyhow::Error) {
     }
     if let more @ 1.. = refused.faults.len().saturating_sub(FAULTS) {
         let file = file.display();
-        tracing::error!(code = "configuration-refused", "{more} more faults: callboard validate {file} lists all");
+        tracing::error!(
+            code = "configuration-refused",
+            "{}: callboard validate {file} lists all",
+            plural(more, "more fault")
+        );
     }
 }
 

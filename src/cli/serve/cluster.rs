@@ -16,6 +16,7 @@ use crate::{
         url,
     },
     cluster::{Cluster, Options, Server, check_prefix, etcd, title_server},
+    config::table::bytes_from,
     domain::{DOMAIN_VERSION, duration},
     http::forward::Forward,
     metrics::Metrics,
@@ -82,7 +83,7 @@ pub struct ClusterArgs {
     #[arg(long, env = "CALLBOARD_CLUSTER_COMPACT", requires = "cluster")]
     pub cluster_compact: bool,
     /// Bytes of log and snapshots of a resource manager in etcd at which nothing new is placed; confirmations go on
-    #[arg(long, value_name = "BYTES", env = "CALLBOARD_CLUSTER_MAX_BYTES", default_value = "268435456", value_parser = clap::value_parser!(u64).range(1 << 20..), requires = "cluster")]
+    #[arg(long, value_name = "BYTES", env = "CALLBOARD_CLUSTER_MAX_BYTES", default_value = "256Mi", value_parser = |text: &str| bytes_from(1 << 20, text), requires = "cluster")]
     pub cluster_max_bytes: Option<u64>,
     /// Send requests of shims on to the leader instead of sending shims there
     #[arg(long, env = "CALLBOARD_FORWARD", requires = "cluster")]

@@ -462,8 +462,11 @@ impl fmt::Display for Form {
             Form::Count(1, _) => f.write_str("a whole number above zero"),
             Form::Count(least, _) => write!(f, "a whole number of {least} or more"),
             Form::Bytes(0) => f.write_str("a number of bytes, such as 8Mi"),
-            Form::Bytes(least) if *least == 64 << 10 => f.write_str("a number of bytes, 64Ki at least, such as 8Mi"),
-            Form::Bytes(least) => write!(f, "a number of bytes, {least} at least, such as 8Mi"),
+            Form::Bytes(least) => {
+                let unit = UNITS.iter().rev().find(|(_, shift)| least.trailing_zeros() >= *shift);
+                let (unit, shift) = unit.copied().unwrap_or(("", 0));
+                write!(f, "a number of bytes, {}{unit} at least, such as 8Mi", least >> shift)
+            }
             Form::Flag => f.write_str("one of true, false"),
             Form::AnyFlag => f.write_str("one of true, false, 1, 0, t, f"),
             Form::Word(words) => write!(f, "one of {}", words.join(", ")),
@@ -490,10 +493,21 @@ impl Form {
     }
 }
 
+/// Units of numbers of bytes, with the power of two that they are.
+const UNITS: [(&str, u32); 4] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40)];
+
+/// A number of bytes for an option, so many at least, written as in settings.
+///
+/// # Errors
+/// What it may be.
+pub fn bytes_from(least: u64, text: &str) -> Result<u64, String> {
+    let taken = bytes(text).filter(|bytes| *bytes >= least);
+    taken.ok_or_else(|| format!("it is not {}", Form::Bytes(least)))
+}
+
 /// A number of bytes, with a binary unit or without.
 fn bytes(text: &str) -> Option<u64> {
-    let units = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40)];
-    let unit = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
+    let unit = UNITS.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
     let (number, shift) = unit.unwrap_or((text, 0));
     unsigned(number)?.checked_mul(1 << shift)
 }
@@ -545,6 +559,11 @@ mod tests {
         assert_eq!((unknown(&misspelt), unknown(&given)), (told.map(str::to_owned).to_vec(), Vec::new()));
         let refused = check(&map(&[("rm.bufferedBytes", "big")])).unwrap_err();
         assert_eq!(refused, "rm.bufferedBytes: \"big\" is not a number of bytes, 1 at least, such as 8Mi");
+        assert_eq!([bytes_from(1, "7"), bytes_from(1 << 20, "1Mi")], [Ok(7), Ok(1 << 20)]);
+        let refused = "it is not a number of bytes, 1Mi at least, such as 8Mi";
+        for text in ["1048575", "8MB", "8 Mi", "-1", "", "16777216Ti"] {
+            assert_eq!(bytes_from(1 << 20, text), Err(refused.to_owned()), "{text}");
+        }
         let refused = check(&map(&[("rm.itemsInFlight", "9999999999999")])).unwrap_err();
         assert_eq!(refused, "rm.itemsInFlight: \"9999999999999\" is not a whole number from 1 to 1099511627775");
         let reader = map(&[("rm.bufferedBytes", "1Mi"), ("rm.maxItems", "7"), ("shim.containerStates", "")]);

@@ -392,7 +392,7 @@ impl RmActor {
             if let Some(waiting) = self.dumps.remove(&answer.id) {
                 let dump = match answer.body {
                     AnswerBody::Dump(dump) => dump,
-                    _ => Err("the shim answered a state dump request with something else".to_owned()),
+                    _ => Err("the shim answered a state dump request without \"json\" or \"error\"".to_owned()),
                 };
                 let _ = waiting.send(dump);
             } else if let Some(session) = &mut self.session

@@ -244,7 +244,7 @@ impl EventActor {
         if !self.settings.tracking || self.stopping {
             self.gaps.pass(&events);
             self.numbers.missed(&rm, first, count as u64);
-            return EventCounters::add(&self.counters.discarded, count);
+            return;
         }
         self.shims.store(&rm, epoch, &events, &self.counters);
         EventCounters::add(&self.counters.processed, count);

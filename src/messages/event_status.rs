@@ -10,8 +10,6 @@ use std::sync::{
 pub struct EventCounters {
     /// Events that were numbered.
     pub processed: AtomicU64,
-    /// Events that came while tracking was off.
-    pub discarded: AtomicU64,
     /// Events collected for shims.
     pub stored: AtomicU64,
     /// Events that shims miss because `event.requestCapacity` was reached.

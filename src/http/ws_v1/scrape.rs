@@ -150,7 +150,8 @@ pub fn events(status: &EventStatus) -> EventGauges {
     let counters = &status.counters;
     let get = EventCounters::get;
     EventGauges {
-        created: get(&counters.processed) + get(&counters.discarded),
+        // While tracking is off there are none (EVT-006).
+        created: get(&counters.processed),
         processed: get(&counters.processed),
         stored: get(&counters.stored),
         not_stored: get(&counters.not_stored),

@@ -70,14 +70,12 @@ impl SchedulerExtension for Extension {
         let metadata = request.metadata().clone();
         let message = request.into_inner();
         let bytes = message.0.clone();
-        let mut request: v1::UpdateConfigurationRequest =
+        let request: v1::UpdateConfigurationRequest =
             message.message("UpdateConfigurationRequest", &[], MAX_ENTRIES).map_err(status::fault)?;
         detail.tell(format!("resource manager {}", request.rm_id));
         caller.acts_for(&request.rm_id)?;
         caller.configures()?;
         let tenant = caller.is_tenant();
-        let ignored =
-            if tenant { self.topology.process.ignore(&request.rm_id, &mut request.extra_config) } else { Vec::new() };
         let (rm, group) = (request.rm_id, request.policy_group);
         let turn = keyed::turn(&self.topology, &rm, &metadata, "UpdateConfigurationRequest", &bytes).await?;
         if let Some(None) = turn {
@@ -91,7 +89,7 @@ impl SchedulerExtension for Extension {
         if let Some(now) = turn {
             now.done();
         }
-        Ok(status::with_ignored(status::noted(ext::UpdateConfigurationResponse {}, &notes), &ignored))
+        Ok(status::noted(ext::UpdateConfigurationResponse {}, &notes))
     }
 
     async fn unregister(&self, request: Request<Wire>) -> Result<Response<ext::UnregisterResponse>, Status> {

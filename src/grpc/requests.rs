@@ -197,7 +197,7 @@ impl Open {
     /// What came before is applied under the old configuration, what comes after under the new one.
     async fn configure(&self, gate: &Gate, sequence: u64, bytes: Bytes) -> Result<(), Status> {
         let message = Wire(bytes).message("UpdateConfigurationRequest", &[], MAX_ENTRIES).map_err(status::fault)?;
-        let mut message: v1::UpdateConfigurationRequest = message;
+        let message: v1::UpdateConfigurationRequest = message;
         let rm = &*self.handle.id;
         if !message.rm_id.is_empty() && message.rm_id != rm {
             return Err(status::other_rm(&message.rm_id, rm));
@@ -213,9 +213,6 @@ impl Open {
             }
             Ok(()) => {
                 let tenant = self.caller.is_tenant();
-                if tenant {
-                    receipts.ignore(sequence, self.topology.process.ignore(rm, &mut message.extra_config));
-                }
                 let detail = format!("resource manager {rm}: request {sequence}");
                 let pending = self.changes.begin(CONFIGURATION, detail);
                 let (group, extra, epoch) = (&message.policy_group, message.extra_config, Some(gate.epoch));
@@ -223,6 +220,7 @@ impl Open {
                 let done = match self.topology.configure(rm, epoch, group, message.config, extra, tenant).await {
                     Ok(notes) => {
                         came = format!("checksum {}", notes.checksum());
+                        receipts.ignore(sequence, notes.ignored().to_vec());
                         Ok(None)
                     }
                     Err(Refusals::Config(refused)) => Ok(Some(refused.message)),

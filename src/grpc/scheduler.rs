@@ -31,12 +31,9 @@ impl Scheduler for SchedulerDoor {
         let detail = guard::detail(request.extensions());
         let request =
             request.into_inner().message("RegisterResourceManagerRequest", &[], MAX_ENTRIES).map_err(status::fault)?;
-        let mut request: v1::RegisterResourceManagerRequest = request;
+        let request: v1::RegisterResourceManagerRequest = request;
         detail.tell(format!("resource manager {}", request.rm_id));
         caller.acts_for(&request.rm_id)?;
-        let tenant = caller.is_tenant();
-        let ignored =
-            if tenant { self.topology.process.ignore(&request.rm_id, &mut request.extra_config) } else { Vec::new() };
         let registration = Registration {
             rm: request.rm_id,
             version: request.version,
@@ -47,12 +44,11 @@ impl Scheduler for SchedulerDoor {
             // The extension stream says whether the shim wants to be asked.
             predicates: Predicates::Off,
             state_dump: false,
-            tenant,
+            tenant: caller.is_tenant(),
         };
         let register = self.topology.register(registration);
         let registered = status::guarded(async { register.await.map_err(status::refusals) }).await?;
-        let answer = status::noted(v1::RegisterResourceManagerResponse {}, &registered.notes);
-        Ok(status::with_ignored(answer, &ignored))
+        Ok(status::noted(v1::RegisterResourceManagerResponse {}, &registered.notes))
     }
 
     type UpdateAllocationStream = Outgoing<v1::AllocationResponse>;

@@ -56,8 +56,7 @@ pub fn fault(fault: Fault) -> Status {
 /// Metadata of an answer: a setting of the whole process that was ignored, one each.
 pub const IGNORED: &str = "callboard-ignored";
 
-/// An answer with what was ignored; the messages have no place for it.
-pub fn with_ignored<T>(mut response: Response<T>, ignored: &[String]) -> Response<T> {
+fn with_ignored<T>(mut response: Response<T>, ignored: &[String]) -> Response<T> {
     // Clients take headers of 8 KiB at least.
     let mut left = 4_096_usize;
     for key in ignored {
@@ -86,8 +85,8 @@ pub const WARNING: &str = "callboard-warning";
 /// Bytes of warnings in one answer: clients take headers of 8 KiB at least.
 const WARNINGS: usize = 4096;
 
-/// An answer with what is to be told about the configuration and its settings (SEEDS S34), one `callboard-warning` each. The
-/// messages of `si.v1` have no place for it.
+/// An answer with what is to be told about the configuration and its settings (SEEDS S34), one `callboard-warning` each, and which of
+/// them were ignored. The messages of `si.v1` have no place for it.
 pub fn noted<T>(answer: T, notes: &Notes) -> Response<T> {
     let mut response = Response::new(answer);
     let mut left = WARNINGS;
@@ -105,7 +104,7 @@ pub fn noted<T>(answer: T, notes: &Notes) -> Response<T> {
             break;
         }
     }
-    response
+    with_ignored(response, notes.ignored())
 }
 
 /// The status with which the session ends a stream.

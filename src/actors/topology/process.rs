@@ -22,8 +22,8 @@ const LISTED: (usize, usize) = (100, 64);
 /// Warnings a minute of settings that one resource manager sent and may not.
 const WARNED: u32 = 5;
 
-/// Takes the settings of the whole process out of those that a resource manager sent, and gives their keys.
-fn take_process_wide(extra: &mut BTreeMap<String, String>) -> Vec<String> {
+/// Takes the settings of the whole process out of those that a resource manager sent without a right to them, and gives their keys.
+pub(super) fn take_process_wide(extra: &mut BTreeMap<String, String>) -> Vec<String> {
     let mut ignored: Vec<String> = extra.keys().filter(|key| is_of_server(key)).cloned().collect();
     extra.retain(|key, _| !is_of_server(key));
     let more = ignored.len().saturating_sub(LISTED.0);
@@ -58,22 +58,17 @@ pub struct ProcessSettings {
 }
 
 impl ProcessSettings {
-    /// Takes the settings of the whole process out of those that a resource manager sent without a right to them, and gives their keys.
-    pub fn ignore(&self, rm: &str, extra: &mut BTreeMap<String, String>) -> Vec<String> {
-        let ignored = take_process_wide(extra);
-        if !ignored.is_empty()
-            && let Some(kept_back) =
-                lock(self.warnings.get_or_init(|| Mutex::new(Sparing::new(WARNED)))).say(rm, Instant::now())
-        {
-            tracing::warn!(
-                code = "settings-ignored",
-                rm,
-                keys = ?ignored,
-                kept_back,
-                "settings of the whole process are ignored: they take the role operator, or serve --set KEY=VALUE"
-            );
+    /// A registration or an update was taken without these. What is not warned of is told all the same, like the registration itself:
+    /// it may have others than the last.
+    pub(super) fn log_ignored(&self, rm: &str, ignored: &[String]) {
+        if ignored.is_empty() {
+            return;
         }
-        ignored
+        let told = "settings of the whole process are ignored: they take the role operator, or serve --set KEY=VALUE";
+        match lock(self.warnings.get_or_init(|| Mutex::new(Sparing::new(WARNED)))).say(rm, Instant::now()) {
+            Some(kept_back) => tracing::warn!(code = "settings-ignored", rm, keys = ?ignored, kept_back, "{told}"),
+            None => tracing::info!(rm, keys = ?ignored, "{told}"),
+        }
     }
 
     /// Calls `listener` with the settings at every change.

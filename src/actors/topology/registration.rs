@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::{task::spawn_blocking, time::timeout};
 
-use super::{Topology, check_id, lock};
+use super::{Topology, check_id, lock, process::take_process_wide};
 use crate::{
     actors::rm::{
         Reconfigure, Register, RmSettings,
@@ -61,19 +61,25 @@ pub struct Registered {
 pub struct Notes {
     config: Arc<LoadedConfig>,
     unread: Vec<Fault>,
+    ignored: Vec<String>,
 }
 
 impl Notes {
     /// `extra`: settings that were accepted; those that cannot be read count as their defaults.
-    fn new(config: &Arc<LoadedConfig>, extra: &BTreeMap<String, String>) -> Notes {
+    fn new(config: &Arc<LoadedConfig>, extra: &BTreeMap<String, String>, ignored: Vec<String>) -> Notes {
         let fault = |what| Fault { line: 0, column: 0, rule: "CFG-110", message: format!("{what} (extraConfig)") };
         let unread = table::unreadable(extra).into_iter().map(|what| format!("{what}: it counts as the default"));
-        Notes { config: config.clone(), unread: unread.chain(table::unknown(extra)).map(fault).collect() }
+        Notes { config: config.clone(), unread: unread.chain(table::unknown(extra)).map(fault).collect(), ignored }
     }
 
     /// Of the configuration's text.
     pub fn checksum(&self) -> &str {
         &self.config.checksum
+    }
+
+    /// Keys of settings of the whole process, which it may not change.
+    pub fn ignored(&self) -> &[String] {
+        &self.ignored
     }
 
     /// One by one.
@@ -104,7 +110,7 @@ const LONGEST_TEXT: usize = 1_024;
 
 impl Topology {
     /// Registers a resource manager: all of it, or nothing changes (R1.11, CFG-090a).
-    pub async fn register(self: &Arc<Self>, registration: Registration) -> Result<Registered, Refusals> {
+    pub async fn register(self: &Arc<Self>, mut registration: Registration) -> Result<Registered, Refusals> {
         self.open()?;
         check_id(&registration.rm)?;
         let sizes = [
@@ -120,6 +126,7 @@ impl Topology {
             return Err(Refusal::new(RefusalKind::Closing, why).into());
         }
         self.has_room_for(&registration.rm)?;
+        let ignored = if registration.tenant { take_process_wide(&mut registration.extra) } else { Vec::new() };
         let settings = self.read_settings(&registration.extra, registration.tenant)?;
         let default_config = registration.config.is_empty();
         let config = self.load(registration.config, "registration of RM failed").await?;
@@ -149,7 +156,8 @@ impl Topology {
             match handle.addr.send(register).await {
                 Ok(Ok(epoch)) => {
                     log_notes(&registration.rm, &config);
-                    return Ok(Registered { epoch, notes: Notes::new(&config, &extra) });
+                    self.process.log_ignored(&registration.rm, &ignored);
+                    return Ok(Registered { epoch, notes: Notes::new(&config, &extra, ignored) });
                 }
                 // It was forgotten just now: a new one takes its place.
                 Err(_) => self.open()?,
@@ -187,12 +195,13 @@ impl Topology {
         epoch: Option<u64>,
         policy_group: &str,
         text: String,
-        extra: BTreeMap<String, String>,
+        mut extra: BTreeMap<String, String>,
         tenant: bool,
     ) -> Result<Notes, Refusals> {
         self.open()?;
         let unknown = || Refusal::new(RefusalKind::Unknown, no_partitions(rm));
         let handle = self.look_up(rm).await?.ok_or_else(unknown)?;
+        let ignored = if tenant { take_process_wide(&mut extra) } else { Vec::new() };
         let settings = self.read_settings(&extra, tenant)?;
         let default_config = text.is_empty();
         let config = self.load_update(text).await?;
@@ -211,7 +220,8 @@ impl Topology {
         };
         handle.addr.send(message).await.unwrap_or_else(|_| Err(closing()))?;
         log_notes(rm, &config);
-        Ok(Notes::new(&config, &extra))
+        self.process.log_ignored(rm, &ignored);
+        Ok(Notes::new(&config, &extra, ignored))
     }
 
     /// Reads and checks a configuration as an update would; an empty text is the server's own. Nothing is applied. A registration runs

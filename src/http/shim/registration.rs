@@ -56,14 +56,11 @@ pub async fn register(
     };
     // Where another server may take it.
     let sent = doors.topology.leaders().map(|_| text.clone());
-    let mut message: v1::RegisterResourceManagerRequest = read(text).await?;
+    let message: v1::RegisterResourceManagerRequest = read(text).await?;
     caller.acts_for(&message.rm_id)?;
     if let Some(detail) = request.extensions().get::<Detail>() {
         detail.tell(format!("resource manager {}", message.rm_id));
     }
-    let tenant = caller.is_tenant();
-    let ignored =
-        if tenant { doors.topology.process.ignore(&message.rm_id, &mut message.extra_config) } else { Vec::new() };
     let registration = Registration {
         rm: message.rm_id,
         version: message.version,
@@ -73,13 +70,13 @@ pub async fn register(
         extra: message.extra_config,
         predicates,
         state_dump,
-        tenant,
+        tenant: caller.is_tenant(),
     };
     let registered = match (doors.topology.register(registration).await, sent) {
         (Err(refused), Some(sent)) => return standby::elsewhere(&doors, &request, sent, refused.into()).await,
         (registered, _) => registered?,
     };
-    Ok(taken(&registered.notes, ignored))
+    Ok(taken(&registered.notes))
 }
 
 async fn read<T: DeserializeOwned + Send + 'static>(text: Bytes) -> Result<T, Problem> {
@@ -120,10 +117,9 @@ pub async fn configure(
         }
         Turn::Now(handing) => handing,
     };
-    let mut message: v1::UpdateConfigurationRequest = read(text).await?;
+    let message: v1::UpdateConfigurationRequest = read(text).await?;
     same_rm(&message.rm_id, &rm)?;
     let tenant = caller.is_tenant();
-    let ignored = if tenant { doors.topology.process.ignore(&rm, &mut message.extra_config) } else { Vec::new() };
     let (group, extra) = (message.policy_group, message.extra_config);
     handing.alone().await?;
     // Its body may have come when the session had ended.
@@ -136,7 +132,7 @@ pub async fn configure(
     let (answer, refused) = match doors.topology.configure(&rm, epoch, &group, message.config, extra, tenant).await {
         Ok(notes) => {
             tell(format!("checksum {}", notes.checksum()));
-            (taken(&notes, ignored), None)
+            (taken(&notes), None)
         }
         Err(refused) => {
             let reason = match &refused {
@@ -177,14 +173,14 @@ pub struct Taken {
 /// Warnings in one answer: a large configuration may have one at each queue.
 const WARNINGS: usize = 100;
 
-fn taken(notes: &Notes, ignored: Vec<String>) -> HttpResponse {
+fn taken(notes: &Notes) -> HttpResponse {
     let mut warnings: Vec<Warning> = notes.iter().take(WARNINGS).map(Warning::from).collect();
     let more = notes.iter().count() - warnings.len();
     if more > 0 {
         let message = format!("{more} more of these; callboard validate lists all");
         warnings.push(Warning { line: 0, column: 0, rule: String::new(), message });
     }
-    HttpResponse::Ok().json(Taken { warnings, ignored })
+    HttpResponse::Ok().json(Taken { warnings, ignored: notes.ignored().to_vec() })
 }
 
 fn done() -> HttpResponse {

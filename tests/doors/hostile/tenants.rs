@@ -80,6 +80,30 @@ async fn a_resource_manager_changes_nothing_of_the_process() {
 }
 
 #[tokio::test]
+async fn all_that_is_ignored_is_in_the_log() {
+    let server = Server::start(&[]);
+    let faulty = json!({"rmID": "rm-1", "config": "x: 1", "extraConfig": {"log.refused": "1"}});
+    for _ in 0..6 {
+        assert_eq!(server.send("shim", "POST", "/si/v1/rm", Some(&faulty)).await.status(), 400);
+    }
+    let keys: Vec<String> = (0..7).map(|n| format!("log.setting{n}")).collect();
+    for key in &keys {
+        assert_eq!(register(&server, "shim", &[(key, "x")]).await, json!({ "ignored": [key] }));
+    }
+    let log = server.log();
+    let levels: Vec<bool> = keys
+        .iter()
+        .map(|key| {
+            let told = log.lines().find(|line| line.contains("are ignored") && line.contains(key));
+            told.unwrap_or_else(|| panic!("{key}: {log}")).contains("WARN")
+        })
+        .collect();
+    assert_eq!(levels, [true, true, true, true, true, false, false], "{log}");
+    // Nothing was left out of what was refused as a whole.
+    assert!(!log.contains("log.refused"), "{log}");
+}
+
+#[tokio::test]
 async fn an_operator_does_and_a_resource_manager_does_not_undo_it() {
     let server = Server::start(&[]);
     assert_eq!(register(&server, "operator", &[("http.maxBodyBytes", "64Ki")]).await, json!({}));

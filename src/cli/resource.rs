@@ -85,7 +85,7 @@ struct DrainArgs {
     /// Leave targets that are drained already as they are
     #[arg(short, long)]
     update: bool,
-    /// Wait until nothing is left on them
+    /// Wait until nothing is left on them, also where they are drained already
     #[arg(short, long, requires = "targets")]
     wait: bool,
     /// How long is waited at most; then what still runs is listed [default: the deadline where it is a duration, else 30s]
@@ -184,7 +184,7 @@ async fn carry_out(args: &ResourceArgs, zone: TimeZone, err: &mut dyn Write) -> 
             Ok(tables::status(&cluster, show.format == Columns::Long, !show.plain.no_header))
         }
         What::List(show) => Ok(tables::list(&Cluster::ask(door).await?, !show.plain.no_header)),
-        What::Drain(DrainArgs { show, force, update, deadline, targets, reason, .. }) => {
+        What::Drain(DrainArgs { show, force, update, wait, deadline, targets, reason, .. }) => {
             let overwrite = mode(*force, *update)?;
             match targets {
                 None => {
@@ -197,7 +197,20 @@ async fn carry_out(args: &ResourceArgs, zone: TimeZone, err: &mut dyn Write) -> 
                         Some(_) if *update => drained::held(door, targets).await?,
                         _ => IdSet::new(),
                     };
-                    let text = post(door, "resource/drain", targets, reason, overwrite, deadline.clone()).await?;
+                    let drain = |overwrite| post(door, "resource/drain", targets, reason, overwrite, deadline.clone());
+                    let text = match drain(overwrite).await {
+                        // What is waited for may hold already; what is not drained yet is now.
+                        Err(error) if *wait && is_drained_already(&error) => {
+                            let held = drained::held(door, targets).await?;
+                            let text = drain(Some(0)).await?;
+                            let _ = writeln!(
+                                err,
+                                "callboard: drained already, and left as they are: {held}; --force replaces reason and deadline"
+                            );
+                            text
+                        }
+                        text => text?,
+                    };
                     if !held.is_empty() {
                         let _ = writeln!(
                             err,
@@ -228,6 +241,11 @@ fn mode(force: u8, update: bool) -> Result<Option<u8>, Error> {
         (_, false) => Ok(Some(2)),
         (_, true) => Err(Error { text: "Only one of --force and --update may be specified".to_owned(), status: None }),
     }
+}
+
+/// Some targets are, and the order does not say what it changes on them (J5.1).
+fn is_drained_already(error: &Error) -> bool {
+    error.status == Some(409) && error.text.contains(" already drained; ")
 }
 
 async fn post(

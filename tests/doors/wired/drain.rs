@@ -143,7 +143,14 @@ async fn a_node_is_drained_by_its_id_and_both_reasons_are_told() {
     let (status, _, err) = run(&["resource", "drain", "i-9", "disk"]).await;
     assert_eq!((status, &*err), (Some(1), "callboard: invalid targets: invalid hosts: i-9\n"));
     let drained = run(&["resource", "drain", "--wait", "i-1", "bad", "dimm"]).await;
-    assert_eq!(drained, (Some(0), "node/i-1 condition met: drained (drained)\n".to_owned(), String::new()));
+    let met = "node/i-1 condition met: drained (drained)\n".to_owned();
+    assert_eq!(drained, (Some(0), met.clone(), String::new()));
+    // It holds already: so does what is waited for.
+    let again = run(&["resource", "drain", "--wait", "i-1", "bad", "again"]).await;
+    let said = "callboard: drained already, and left as they are: 0; --force replaces reason and deadline\n".to_owned();
+    assert_eq!(again, (Some(0), met, said));
+    let (status, _, err) = run(&["resource", "drain", "i-1", "bad", "again"]).await;
+    assert!(status == Some(1) && err.contains("rank 0 already drained"), "{err}");
 
     let path = "/api/v1/partition/default/nodes";
     let nodes = until(&server, path, |all| all["nodes"][0]["drained"] != "by the resource manager").await;

@@ -298,6 +298,11 @@ fn validate_conf_endpoint() {
     let warned = |text: &[u8]| validate_conf(text).map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>());
     assert_eq!(warned(b""), Ok(vec![]));
     assert_eq!(warned(b"partitions: []"), Ok(vec![]));
+    // CFG-003
+    let none = "1:1: CFG-003: the configuration has no partitions (all that is sent under it is rejected)";
+    for text in ["# partitions: [a, b]\n".repeat(8 << 20 >> 4), "\n".into(), "partitions:\n".into(), "{}".into()] {
+        assert_eq!(warned(text.as_bytes()), Ok(vec![none.to_owned()]));
+    }
     let refused = |text: &[u8]| validate_conf(text).unwrap_err();
     let twice = b"partitions: [{queues: [{name: root, queues: [{name: a}, {name: a}]}]}]";
     assert_eq!(refused(twice), "duplicate child name found with name 'a', level 1");

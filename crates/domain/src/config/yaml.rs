@@ -114,11 +114,15 @@ fn error<T>(at: impl Into<At>, message: impl Into<String>) -> Result<T, SyntaxEr
 
 /// Reads the first document of a text (CFG-004); `None` where there is none (CFG-003).
 pub fn read(text: &str) -> Result<Option<Arc<Node>>, SyntaxError> {
-    // The parser keeps all that stands between one bracket and its end before it tells the first of it: a few hundred bytes for each.
-    if text.bytes().filter(|byte| matches!(byte, b',' | b'[' | b'{' | b'\n')).count() > MAX_PARTS {
-        return error(At::default(), too_many());
-    }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let Some(content) = without_first_comments(text) else { return Ok(None) };
+    // The parser keeps all that stands between one bracket and its end before it tells the first of it: a few hundred bytes for each.
+    if content.bytes().filter(|byte| matches!(byte, b',' | b'[' | b'{' | b'\n')).count() > MAX_PARTS {
+        return error(
+            At::default(),
+            format!("more than {MAX_PARTS} lines, commas and opening brackets, those in comments among them"),
+        );
+    }
     if let Some(at) = indented_by_tab(text) {
         return error(at, "found character that cannot start any token: a tab is no indentation");
     }
@@ -156,6 +160,20 @@ pub fn read(text: &str) -> Result<Option<Arc<Node>>, SyntaxError> {
             Event::MappingStart(anchor, _) => tree.open(at, anchor, true)?,
             Event::SequenceEnd | Event::MappingEnd => tree.close()?,
         }
+    }
+}
+
+/// The text from the first line on that is not blank and no comment.
+fn without_first_comments(text: &str) -> Option<&str> {
+    let mut lines = text.split_inclusive(['\n', '\r']);
+    let mut rest = text;
+    loop {
+        let line = lines.next()?;
+        let written = line.trim_matches([' ', '\t', '\n', '\r']);
+        if !written.is_empty() && !written.starts_with('#') {
+            return Some(rest);
+        }
+        rest = &rest[line.len()..];
     }
 }
 
@@ -248,7 +266,7 @@ impl Tree {
     fn add(&mut self, node: Node, anchor: usize) -> Result<(), SyntaxError> {
         self.parts += 1;
         if self.parts > MAX_PARTS {
-            return error(node.at, too_many());
+            return error(node.at, format!("more than {MAX_PARTS} keys, values, lists and maps"));
         }
         let node = Arc::new(node);
         if anchor != 0 {
@@ -308,10 +326,6 @@ fn pairs(parts: Vec<Arc<Node>>) -> Result<Vec<Pair>, SyntaxError> {
         }
     }
     Ok(pairs)
-}
-
-fn too_many() -> String {
-    format!("more than {MAX_PARTS} keys, values, lists and maps")
 }
 
 fn merge(pairs: &mut Vec<Pair>, more: &[Pair], own: &mut HashSet<String>) {
@@ -487,7 +501,15 @@ mod tests {
         let list = |parts: usize| format!("[{}]", "a,".repeat(parts));
         assert!(read(&list(MAX_PARTS - 1)).is_ok());
         let refused = read(&list(MAX_PARTS)).unwrap_err();
+        let told = "more than 300000 lines, commas and opening brackets, those in comments among them";
+        assert_eq!(refused.message, told);
+        let refused = read(&"a: b\n".repeat(MAX_PARTS)).unwrap_err();
         assert_eq!(refused.message, "more than 300000 keys, values, lists and maps");
+        // Comments before them are none.
+        let comments = "# a, [b], {c}\r\n\n \t# d\n".repeat(MAX_PARTS);
+        assert!(read(&comments).unwrap().is_none());
+        assert!(read(&format!("{comments}a: b")).unwrap().is_some());
+        assert!(read(&format!("# a\r{}", list(MAX_PARTS))).is_err());
     }
 
     #[test]

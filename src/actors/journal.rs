@@ -631,7 +631,11 @@ impl Handler<Attach> for JournalActor {
             receiver
         });
         self.note_held();
-        let history = if msg.historical { self.log.history(&self.r) } else { Vec::new() };
+        let history = if msg.historical {
+            self.log.history(&self.r, &self.journal.ranks(), &self.journal.nodelist())
+        } else {
+            Vec::new()
+        };
         MessageResult(Attached { stream, history, live, ended })
     }
 }

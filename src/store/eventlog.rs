@@ -13,6 +13,7 @@ use serde_json::{Value, value::RawValue};
 
 use crate::domain::{
     hostlist::HostList,
+    idset::IdSet,
     journal::{Kind, Origin, Overwrite, Past, ResourceEvent, Targets},
     types::Nanos,
 };
@@ -132,6 +133,18 @@ impl Record {
         let name = event.kind.name();
         let json = format!(r#"{{"timestamp":{timestamp},"name":"{name}","context":{{{}}}}}"#, context.0);
         Record { timestamp: timestamp.into(), name: name.into(), json: json.into() }
+    }
+
+    /// A `restart` with the ranks and hosts of now.
+    pub fn with_hosts(&self, ranks: &IdSet, nodelist: &HostList) -> Option<Arc<str>> {
+        let object: Ordered = serde_json::from_str(&self.json).ok()?;
+        let context: Ordered = serde_json::from_str(object.get("context")?).ok()?;
+        let mut now = Context::default();
+        now.text("ranks", &ranks.to_string());
+        now.raw("online", context.get("online")?);
+        now.text("nodelist", &nodelist.to_string());
+        let (timestamp, name) = (&self.timestamp, &self.name);
+        Some(format!(r#"{{"timestamp":{timestamp},"name":"{name}","context":{{{}}}}}"#, now.0).into())
     }
 
     /// It belongs into the stored log, as RFC 44 has it (see [`Kind::durable`]).

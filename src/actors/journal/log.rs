@@ -2,7 +2,11 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use crate::{messages::journal::Piece, store::eventlog::Record};
+use crate::{
+    domain::{hostlist::HostList, idset::IdSet},
+    messages::journal::Piece,
+    store::eventlog::Record,
+};
 
 /// Bytes of the events that are kept at most: one tells of all hosts that drain at a time, by their names.
 const MOST: usize = 64 << 20;
@@ -84,23 +88,27 @@ impl Log {
         }
     }
 
-    /// All that is kept, in order. After `truncate` come the newest `restart` and `resource-define`, where they were dropped.
-    pub fn history(&self, r: &Arc<str>) -> Vec<Piece> {
-        let piece = |record: &Record| Piece {
-            event: record.json.clone(),
+    /// All that is kept, in order. After `truncate` come the newest `restart` and `resource-define`, where they were dropped. The newest
+    /// `restart` has the ranks and hosts of now, as the resource set is that of now: readers look up there whom a rank names, and most
+    /// hosts come later than it.
+    pub fn history(&self, r: &Arc<str>, ranks: &IdSet, nodelist: &HostList) -> Vec<Piece> {
+        let newest = self.restart.as_ref().map(|(number, _)| *number);
+        let piece = |(number, record): &(u64, Record)| Piece {
+            event: (newest == Some(*number))
+                .then(|| record.with_hosts(ranks, nodelist))
+                .flatten()
+                .unwrap_or_else(|| record.json.clone()),
             r: (&*record.name == "resource-define").then(|| r.clone()),
         };
         let mut pieces = Vec::with_capacity(self.entries.len() + 2);
         let mut entries = self.entries.iter().peekable();
-        if let Some((dropped, mark)) = entries.next_if(|(_, record)| &*record.name == "truncate") {
+        if let Some(mark) = entries.next_if(|(_, record)| &*record.name == "truncate") {
             pieces.push(piece(mark));
-            for (number, record) in [&self.restart, &self.define].into_iter().flatten() {
-                if number <= dropped {
-                    pieces.push(piece(record));
-                }
-            }
+            pieces.extend(
+                [&self.restart, &self.define].into_iter().flatten().filter(|entry| entry.0 <= mark.0).map(piece),
+            );
         }
-        pieces.extend(entries.map(|(_, record)| piece(record)));
+        pieces.extend(entries.map(piece));
         pieces
     }
 }
@@ -114,7 +122,7 @@ mod tests {
     }
 
     fn names(log: &Log) -> Vec<String> {
-        let history = log.history(&"{}".into());
+        let history = log.history(&"{}".into(), &IdSet::new(), &HostList::default());
         history
             .iter()
             .map(|piece| {
@@ -228,7 +236,7 @@ mod tests {
             let kept: Vec<_> = log.entries.iter().map(|(_, record)| record.json.clone()).collect();
             let expected: Vec<_> = listing.iter().map(|record| record.json.clone()).collect();
             assert_eq!(kept, expected);
-            let told = log.history(&"{}".into());
+            let told = log.history(&"{}".into(), &IdSet::new(), &HostList::default());
             let names: Vec<_> = told.iter().map(|piece| Record::parse(piece.event.as_bytes()).unwrap().name).collect();
             assert_eq!(names[..3].join(" "), "truncate restart resource-define");
             assert_eq!(told.len(), 8);

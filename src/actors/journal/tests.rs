@@ -380,7 +380,10 @@ async fn drains_and_ranks_outlive_the_process() {
     rig.begin(8).await;
     rig.register(8, &["n3", "n1", "n0", "n4", "n5"]).await;
     pass(150).await;
-    assert_eq!(rig.history().await[6..], ["resource-define method=dynamic-discovery", "online idset=5"]);
+    let after = rig.history().await;
+    assert_eq!(after[6..], ["resource-define method=dynamic-discovery", "online idset=5"]);
+    // RFC 44: by the most recent restart a reader knows which hosts ranks name.
+    assert_eq!(after[3], "restart nodelist=n[0-5] online= ranks=0-5");
 }
 
 #[actix::test]

@@ -185,37 +185,28 @@ async fn carry_out(args: &ResourceArgs, zone: TimeZone, err: &mut dyn Write) -> 
         }
         What::List(show) => Ok(tables::list(&Cluster::ask(door).await?, !show.plain.no_header)),
         What::Drain(DrainArgs { show, force, update, wait, deadline, targets, reason, .. }) => {
-            let overwrite = mode(*force, *update)?;
+            // What is waited for may hold already, of some of them or of all.
+            let overwrite = mode(*force, *update)?.or(wait.then_some(0));
             match targets {
                 None => {
                     let cluster = Cluster::ask(door).await?;
                     Ok(tables::drained(&cluster, show.format == Columns::Long, !show.plain.no_header, &zone))
                 }
                 Some(targets) => {
-                    // A deadline that was meant for them is not lost without a word.
-                    let held = match deadline {
-                        Some(_) if *update => drained::held(door, targets).await?,
+                    // What was meant for them is not lost without a word.
+                    let held = match overwrite {
+                        Some(0) if !*update || deadline.is_some() => drained::held(door, targets).await?,
                         _ => IdSet::new(),
                     };
-                    let drain = |overwrite| post(door, "resource/drain", targets, reason, overwrite, deadline.clone());
-                    let text = match drain(overwrite).await {
-                        // What is waited for may hold already; what is not drained yet is now.
-                        Err(error) if *wait && is_drained_already(&error) => {
-                            let held = drained::held(door, targets).await?;
-                            let text = drain(Some(0)).await?;
-                            let _ = writeln!(
-                                err,
-                                "callboard: drained already, and left as they are: {held}; --force replaces reason and deadline"
-                            );
-                            text
-                        }
-                        text => text?,
-                    };
+                    let text = post(door, "resource/drain", targets, reason, overwrite, deadline.clone()).await?;
                     if !held.is_empty() {
-                        let _ = writeln!(
-                            err,
-                            "callboard: drained already, so the deadline is not for them: {held}; --force instead of --update sets it"
-                        );
+                        let lost = match *update {
+                            true => {
+                                format!("so the deadline is not for them: {held}; --force instead of --update sets it")
+                            }
+                            false => format!("and left as they are: {held}; --force replaces reason and deadline"),
+                        };
+                        let _ = writeln!(err, "callboard: drained already, {lost}");
                     }
                     Ok(text)
                 }
@@ -241,11 +232,6 @@ fn mode(force: u8, update: bool) -> Result<Option<u8>, Error> {
         (_, false) => Ok(Some(2)),
         (_, true) => Err(Error { text: "Only one of --force and --update may be specified".to_owned(), status: None }),
     }
-}
-
-/// Some targets are, and the order does not say what it changes on them (J5.1).
-fn is_drained_already(error: &Error) -> bool {
-    error.status == Some(409) && error.text.contains(" already drained; ")
 }
 
 async fn post(

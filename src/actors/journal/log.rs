@@ -94,10 +94,11 @@ impl Log {
     pub fn history(&self, r: &Arc<str>, ranks: &IdSet, nodelist: &HostList) -> Vec<Piece> {
         let newest = self.restart.as_ref().map(|(number, _)| *number);
         let piece = |(number, record): &(u64, Record)| Piece {
-            event: (newest == Some(*number))
-                .then(|| record.with_hosts(ranks, nodelist))
-                .flatten()
-                .unwrap_or_else(|| record.json.clone()),
+            event: match &*record.name {
+                "restart" if newest == Some(*number) => record.with_hosts(ranks, nodelist),
+                _ => None,
+            }
+            .unwrap_or_else(|| record.json.clone()),
             r: (&*record.name == "resource-define").then(|| r.clone()),
         };
         let mut pieces = Vec::with_capacity(self.entries.len() + 2);

@@ -112,7 +112,9 @@ impl Ugm {
             let level = &self.levels[ix];
             let mut children = open.remove(&ix).unwrap_or_default();
             children.reverse();
-            let mut applications = apps_of.get(&ix).cloned().unwrap_or_default();
+            let linked = apps_of.remove(&ix);
+            let is_listed = linked.is_some() || level.parent.is_none();
+            let mut applications = linked.unwrap_or_default();
             applications.sort_unstable();
             let usage = QueueUsage {
                 path: level.path.clone(),
@@ -123,11 +125,7 @@ impl Ugm {
                 children,
             };
             // A level that only a limit names is no use of its queue (UGM-052, SEEDS S28).
-            if level.parent.is_some()
-                && !apps_of.contains_key(&ix)
-                && usage.usage.is_empty()
-                && usage.children.is_empty()
-            {
+            if !is_listed && usage.usage.is_empty() && usage.children.is_empty() {
                 continue;
             }
             match level.parent {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-pub use crate::domain::words::plural;
 use crate::http::api::board::why::{noun, shown};
 
 /// Amounts by type: `8 GiB memory, 2 cores`.
@@ -31,6 +30,7 @@ pub fn age(since: &str, now: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::words::plural;
 
     #[test]
     fn what_people_read() {

@@ -7,8 +7,11 @@ use std::{
     process::ExitCode,
 };
 
-use super::{human::plural, out};
-use crate::{config, domain::conf::QueueConf};
+use super::out;
+use crate::{
+    config,
+    domain::{conf::QueueConf, words::plural},
+};
 
 /// Checks a file, or with `-` the standard input, as an update of the configuration would. Exit status 0 where it is
 /// accepted, which a line says, else 1.

@@ -10,9 +10,10 @@ use super::{
     client::http::segment,
     context,
     door::{Door, Error},
-    human::{age, amounts, plural},
+    human::{age, amounts},
     out::{self, Output},
 };
+use crate::domain::words::plural;
 use crate::http::api::board::{
     advice::{AdviceView, AllocationView, HolderView, HoldersView, NAMED, PlaceView, RemedyView, quoted},
     timeline::{Timeline, TimelineRow},

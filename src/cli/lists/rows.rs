@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::table::{Cell, Column, List, Row};
 use crate::{
-    cli::human::{age, amounts, plural},
-    domain::partition::Left,
+    cli::human::{age, amounts},
+    domain::{partition::Left, words::plural},
     http::api::board::why::{noun, shown},
 };
 

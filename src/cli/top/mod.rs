@@ -25,11 +25,10 @@ use self::model::{Key, Model, Panel, View, Wish};
 use super::{
     client::http::segment,
     door::{Door, Error},
-    human::plural,
     lists::{rows, table::List},
     out, why,
 };
-use crate::http::api::board::why::noun;
+use crate::{domain::words::plural, http::api::board::why::noun};
 
 /// Between two looks of the terminal for keys.
 const LOOK: Duration = Duration::from_millis(200);

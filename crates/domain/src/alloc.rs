@@ -147,6 +147,8 @@ pub struct Alloc {
     pub required_node_event: Nanos,
     /// Why it could not be placed (R4.34), by last occurrence.
     pub log: Vec<LogEntry>,
+    /// How often in a row the shim could not carry its allocation out (R4.28).
+    pub failures: Option<Box<Failures>>,
     /// Its place is free.
     pub free: Free,
 }
@@ -160,6 +162,17 @@ pub struct LogEntry {
     pub last: Nanos,
     /// How often it was met.
     pub count: u32,
+}
+
+/// Allocations of one ask that the shim could not carry out, one after the other (R4.28).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failures {
+    /// How many.
+    pub count: u32,
+    /// Id of the node of the last.
+    pub node: Arc<str>,
+    /// The ask is not tried before.
+    pub until: Option<Nanos>,
 }
 
 impl Alloc {
@@ -194,6 +207,7 @@ impl Alloc {
             predicate_event: Nanos(i64::MIN),
             required_node_event: Nanos(i64::MIN),
             log: Vec::new(),
+            failures: None,
             free: Free::default(),
         }
     }
@@ -203,9 +217,14 @@ impl Alloc {
         self.phase == Phase::Pending
     }
 
-    /// It was tried, and not reported to the shim as waiting for nodes.
+    /// The ask pauses after failures until then (R4.28).
+    pub fn paused_until(&self) -> Option<Nanos> {
+        self.failures.as_ref().and_then(|failures| failures.until)
+    }
+
+    /// It was tried, waits for no pause, and was not reported to the shim as waiting for nodes.
     pub fn is_unreported(&self) -> bool {
-        self.attempted && !self.triggered_scale_up
+        self.attempted && !self.triggered_scale_up && self.paused_until().is_none()
     }
 
     /// Allocated and announced to the shim.
@@ -276,5 +295,7 @@ map!(Alloc {
     27 log,
     28 free,
     29 told_gone,
+    30 failures,
 });
 list!(LogEntry { message, last, count });
+list!(Failures { count, node, until });

@@ -290,12 +290,14 @@ pub struct GroupKey {
     pub required_node: Option<Arc<str>>,
     /// The first of its application, such as a driver: it does not wait for the gang (SEEDS S10).
     pub originator: bool,
+    /// They pause after failures (R4.28).
+    pub paused: bool,
 }
 
 impl GroupKey {
     /// Real asks that may take the place of placeholders.
     pub fn may_replace(&self) -> bool {
-        !self.placeholder && !self.task_group.is_empty()
+        !self.placeholder && !self.task_group.is_empty() && !self.paused
     }
 }
 
@@ -316,6 +318,8 @@ pub enum Hold {
     GangRoom,
     /// The required node is unknown or full.
     RequiredNode,
+    /// The shim could not carry their allocations out (R4.28).
+    Failures,
 }
 
 /// Pending asks of one group.
@@ -503,8 +507,8 @@ map!(App {
     71 parked,
     72 in_question as Skip,
 });
-list!(GroupKey { shape, placeholder, task_group, required_node, originator });
-variants!(Hold { 1 UserQuota, 2 QueueQuota, 3 Nodes, 4 Gang, 5 RequiredNode, 6 ClusterFull, 7 GangRoom });
+list!(GroupKey { shape, placeholder, task_group, required_node, originator, paused });
+variants!(Hold { 1 UserQuota, 2 QueueQuota, 3 Nodes, 4 Gang, 5 RequiredNode, 6 ClusterFull, 7 GangRoom, 8 Failures });
 list!(AskGroup { asks, blocked, hold, fresh, preempt_at, unreported, preempted_up_to, kept_in, wants });
 list!(AskOrder { priority, created, seq });
 list!(AppKey { first, second, third, serial });

@@ -62,7 +62,7 @@ pub fn words(trace: &Trace, books: &Books<'_>, ask: usize, cause: &Cause) -> Str
         "gang" => GANG.to_owned(),
         "placeholder" => "it waits for the placeholder that it replaces".to_owned(),
         "gangRoom" => "its queues have no room for the whole gang".to_owned(),
-        "backOff" => "its application backs off, as too many of its asks found no node".to_owned(),
+        "backOff" => "it backs off after failures".to_owned(),
         "preempting" => "those who are to go for it have not ended yet".to_owned(),
         "requiredNode" => format!("its required node {} cannot take it", cause.node.as_deref().unwrap_or("")),
         "refused" => "the nodes with room for it were refused by the shim".to_owned(),

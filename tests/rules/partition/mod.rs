@@ -8,6 +8,7 @@ mod cost;
 mod drain;
 mod env;
 mod explain;
+mod failed;
 mod gang;
 mod gang_begins;
 mod gang_first;

@@ -139,7 +139,7 @@ impl Partition {
                 let fits = |track| self.ugm.fits_without(track, resource, &self.charged_for_questions());
                 !told && row.track.is_some_and(fits)
             }
-            Hold::Nodes | Hold::RequiredNode | Hold::Gang | Hold::GangRoom => false,
+            Hold::Nodes | Hold::RequiredNode | Hold::Gang | Hold::GangRoom | Hold::Failures => false,
         }
     }
 

@@ -246,6 +246,7 @@ impl Partition {
                     self.unreserve(alloc, cx);
                 }
                 self.dequeue(alloc);
+                self.allocs[alloc].failures = None;
                 self.request_event(alloc, Change::Set, Detail::RequestAlloc, cx);
                 self.recover(alloc, node, cx);
             }
@@ -293,6 +294,8 @@ impl Partition {
             self.unreserve(alloc, cx);
         }
         self.dequeue(alloc);
+        // It is another need, so what failed before tells nothing of it.
+        self.allocs[alloc].failures = None;
         let row = &self.allocs[alloc];
         let placeholder = row.is_placeholder();
         if placeholder {
@@ -379,6 +382,7 @@ impl Partition {
         self.keys.remove(app, &row.spec.key, alloc);
         // The row may stay unused for long, and is in each snapshot.
         row.log = Vec::new();
+        row.failures = None;
         row.spec = NOTHING.clone();
         row.resource = NOTHING.resource.clone();
         for time in [

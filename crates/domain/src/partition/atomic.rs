@@ -62,6 +62,9 @@ impl Partition {
         if missing || row.gang.awaiting_shim > 0 {
             return Err(Hold::Gang);
         }
+        if row.groups_by_key.keys().any(|key| key.placeholder && key.paused) {
+            return Err(Hold::Failures);
+        }
         let (total, level) = self.gang_shortage(app);
         if !self.user_fits_beside(app, &total) || level.is_some() {
             self.limited = true;

@@ -2,14 +2,21 @@
 //!
 //! Asks that failed earlier count as long as they are blocked, since they would fail again. They are found by an index of
 //! their groups, so that others that wait cost nothing here; of them only so many are looked at as the queue's property says.
+//!
+//! An ask whose allocations the shim cannot carry out pauses alone, in a group of its own kind, so that others of its application
+//! do not wait for it (R4.28).
 
 use std::{collections::BinaryHeap, sync::Arc};
 
 use super::Partition;
 use crate::{
+    alloc::Failures,
     app::{App, AskOrder, GroupKey, Hold},
-    types::{AppIx, Nanos},
+    types::{AllocIx, AppIx, Nanos},
 };
+
+/// The longest pause after failures; what lasted as long before it failed did not fail at once.
+const LONGEST: Nanos = Nanos::from_secs(60);
 
 /// The first asks of an application that failed on nodes, as many as set off its back-off.
 pub(super) struct Failed {
@@ -75,5 +82,33 @@ impl Partition {
         let until = now.plus(self.queues[queue].settings.backoff_delay);
         self.apps[app].backoff_until = Some(until);
         self.wake_at(app, until);
+    }
+    /// The shim could not carry out an allocation that was on this node, and its ask is about to wait again: the first time in a row
+    /// it is tried at once, then after 1 s, and after twice that time each up to the longest pause.
+    pub(super) fn note_failure(&mut self, alloc: AllocIx, node: Arc<str>, now: Nanos) {
+        let row = &mut self.allocs[alloc];
+        let before = row.failures.take().filter(|_| now.minus(row.bound) < LONGEST).map_or(0, |before| before.count);
+        let until = (before > 0).then(|| now.plus(Nanos::from_secs(1 << (before - 1).min(6)).min(LONGEST)));
+        row.failures = Some(Box::new(Failures { count: before.saturating_add(1), node, until }));
+        if let Some(until) = until {
+            let app = row.app;
+            self.wake_at(app, until);
+        }
+    }
+
+    /// Asks whose pause is over wait as all others; the next is looked at in its time.
+    pub(super) fn end_pauses(&mut self, app: AppIx, now: Nanos) {
+        let groups = self.apps[app].groups_by_key.iter().filter(|(key, _)| key.paused);
+        let paused: Vec<AllocIx> = groups.flat_map(|(_, group)| group.asks.values().copied()).collect();
+        for alloc in paused {
+            match self.allocs[alloc].paused_until() {
+                Some(until) if until > now => self.wake_at(app, until),
+                _ => {
+                    self.dequeue(alloc);
+                    self.allocs[alloc].failures.as_mut().map(|failures| failures.until.take());
+                    self.enqueue(alloc);
+                }
+            }
+        }
     }
 }

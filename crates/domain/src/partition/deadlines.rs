@@ -15,7 +15,8 @@ pub(super) enum Deadline {
     GangWait { app: AppIx, timer: u64 },
     /// The application ran too long (SEEDS S6).
     Execution { app: AppIx, timer: u64 },
-    /// Waiting asks of an application are looked at again: a reservation, preemption or back-off delay is over.
+    /// Waiting asks of an application are looked at again: a reservation, preemption or back-off delay, or a pause after failures,
+    /// is over.
     Wake { app: AppIx, serial: u64 },
     /// Empty dynamic and draining queues go (R1.17); only while there are such queues.
     CleanQueues,
@@ -129,6 +130,7 @@ impl Partition {
             Some(until) => self.wake_at(app, until),
             None => {}
         }
+        self.end_pauses(app, now);
         self.ripen_all_of(app);
         self.rouse_groups(app);
     }

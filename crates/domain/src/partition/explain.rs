@@ -12,7 +12,7 @@ use std::{
 
 use super::{Partition, node_sizes::NodeSizes, shapes::Size};
 use crate::{
-    alloc::{Alloc, LogEntry, Phase},
+    alloc::{Alloc, Failures, LogEntry, Phase},
     app::{AskGroup, AskOrder, GroupKey},
     resources::{Resource, ResourceType},
     types::{AllocIx, AppIx, AppState, Nanos, NodeIx, ObjectState, QueueIx, ShapeIx},
@@ -30,6 +30,9 @@ pub enum Why {
     Ending(AppState),
     /// Too many of its asks failed on nodes: the application waits until then (R5.26).
     BackOff(Nanos),
+    /// The shim could not carry out so many of its allocations in a row, the last on this node: it pauses until then (R4.28). Of a gang
+    /// that is placed all at once, one of its placeholders does.
+    Failures(Failures),
     /// Its queue became a parent, and places nothing until it is a leaf again (CFG-102).
     NotALeaf,
     /// This queue, or one above, runs as many applications as it may (R4.36).
@@ -465,6 +468,9 @@ impl<'a> Explainer<'a> {
     fn group_waits(&mut self, app: AppIx, key: &GroupKey, first: AllocIx) -> Why {
         let partition = self.partition;
         let row = &partition.apps[app];
+        if let Some(failures) = partition.allocs[first].failures.as_deref().filter(|_| key.paused) {
+            return Why::Failures(failures.clone());
+        }
         if key.placeholder {
             if let Some(level) = partition.gang_level(app) {
                 let claimant = partition.gang_claimant(app);
@@ -514,6 +520,11 @@ impl<'a> Explainer<'a> {
         let row = &partition.apps[app];
         if row.gang.placeholder_ask.as_deref().is_some_and(|ask| !row.gang.announced.ge_all(ask)) {
             return Why::GangShort(Resource::clone(&row.gang.announced));
+        }
+        let paused = partition.gang(app).map(|(_, alloc)| &partition.allocs[*alloc]);
+        let paused = paused.filter(|ask| ask.paused_until().is_some()).max_by_key(|ask| ask.paused_until());
+        if let Some(failures) = paused.and_then(|ask| ask.failures.as_deref()) {
+            return Why::Failures(failures.clone());
         }
         let total = &row.gang.awaited;
         if let Some(refusal) = row.track.and_then(|track| partition.ugm.exceeded(track, total)) {

@@ -25,6 +25,7 @@ impl Partition {
             task_group: row.spec.task_group.clone(),
             required_node: row.spec.required_node.clone(),
             originator: row.spec.originator,
+            paused: row.paused_until().is_some(),
         }
     }
 

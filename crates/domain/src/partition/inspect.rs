@@ -198,7 +198,11 @@ impl Partition {
         asks.sort_unstable_by_key(|(order, _)| **order);
         for (_, alloc) in asks {
             let ask = &self.allocs[*alloc];
-            if !ask.attempted || !fits(&left, &ask.resource) || !fits(&user_left, &ask.resource) {
+            if !ask.attempted
+                || ask.paused_until().is_some()
+                || !fits(&left, &ask.resource)
+                || !fits(&user_left, &ask.resource)
+            {
                 continue;
             }
             left = left.map(|l| l.minus_known(&ask.resource));

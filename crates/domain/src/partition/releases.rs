@@ -122,7 +122,9 @@ impl Partition {
             Some(real) => self.undo_swap_of_real(real, cx),
             None => {}
         }
-        let key = self.allocs[alloc].spec.key.clone();
+        let row = &self.allocs[alloc];
+        let key = row.spec.key.clone();
+        let node = row.node.map(|node| self.nodes[node].spec.id.clone());
         let ends = self.is_ending(app);
         let (given, termination) = match termination {
             // It was told to go meanwhile, and the shim answers that for itself: an ask that waits again would have no pod.
@@ -152,7 +154,12 @@ impl Partition {
         }
         match termination {
             Termination::FailedOnRm if ends => self.forget(alloc),
-            Termination::FailedOnRm => self.pend_again(alloc, cx),
+            Termination::FailedOnRm => {
+                if let Some(node) = node {
+                    self.note_failure(alloc, node, cx.now);
+                }
+                self.pend_again(alloc, cx);
+            }
             // R4.19: the record stays, unless the core itself asked for this release.
             Termination::Timeout if !released => {}
             Termination::Timeout => {

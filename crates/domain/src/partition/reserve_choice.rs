@@ -545,6 +545,7 @@ mod tests {
             task_group: Default::default(),
             required_node: None,
             originator: false,
+            paused: false,
         };
         (Nanos(created), AppIx(app), key)
     }

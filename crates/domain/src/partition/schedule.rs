@@ -250,6 +250,9 @@ impl Partition {
 
     /// Tries the first ask of a group (R5.24); the error says why all of them wait.
     fn try_group(&mut self, app: AppIx, key: &GroupKey, cx: &mut Cx) -> Result<Outcome, Hold> {
+        if key.paused {
+            return Err(Hold::Failures);
+        }
         if self.waits_for_gang(app, key) {
             return Err(if key.placeholder { Hold::GangRoom } else { Hold::Gang });
         }
@@ -299,9 +302,15 @@ impl Partition {
             || row.replaceable_later(key) > 0
     }
 
-    /// The first node in sort order that takes the ask (R5.27).
+    /// The first node in sort order that takes the ask (R5.27); the one on which it failed last only where no other does (R4.28).
     pub(super) fn find_node(&self, alloc: AllocIx, resource: &crate::resources::Resource) -> Option<NodeIx> {
-        self.index.first(resource, |node| self.takes(alloc, node, resource))
+        let failures = self.allocs[alloc].failures.as_deref();
+        let failed = failures.and_then(|failures| self.node_by_id.get(&failures.node)).copied();
+        let other = |node| Some(node) != failed && self.takes(alloc, node, resource);
+        self.index.first(resource, other).or_else(|| {
+            failed?;
+            self.index.first(resource, |node| self.takes(alloc, node, resource))
+        })
     }
 
     /// A node in the sort order takes the ask.
@@ -484,7 +493,7 @@ impl Partition {
             }
             Hold::RequiredNode => self.note_passed(alloc, cx),
             Hold::GangRoom => self.hold_in_gang(alloc, cx),
-            Hold::Gang => {}
+            Hold::Gang | Hold::Failures => {}
         }
     }
 

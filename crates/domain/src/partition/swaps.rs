@@ -50,6 +50,7 @@ impl Partition {
         let row = &self.allocs[alloc];
         let app = &self.apps[row.app];
         row.is_pending()
+            && row.paused_until().is_none()
             && !row.is_placeholder()
             && !row.spec.task_group.is_empty()
             && (app.asking > 0 || app.gang.replaceable.contains_key(&row.spec.task_group))

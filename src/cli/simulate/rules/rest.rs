@@ -66,6 +66,7 @@ impl Shadow {
             && app.gang.task_groups.is_empty()
             && app.backoff_until.is_none_or(|until| until <= now)
             && row.spec.required_node.is_none()
+            && row.paused_until().is_none()
             && row.reserved.is_none();
         if !ordinary || partition.state != crate::domain::types::ObjectState::Active {
             return None;

@@ -148,7 +148,7 @@ pub fn code(waiting: &Waiting, halt: Option<&Halt>) -> &'static str {
         Why::Stopped => "stopped",
         Why::NoNodes => "noNodes",
         Why::Ending(_) => "ending",
-        Why::BackOff(_) => "backOff",
+        Why::BackOff(_) | Why::Failures(_) => "backOff",
         Why::NotALeaf => "notALeaf",
         Why::RunningApps { .. } => "runningApps",
         Why::UserApps(_) => "userApps",
@@ -215,6 +215,15 @@ impl Reason {
                 code,
                 format!("Too many of its asks found no node: it is tried again at {}.", time_text(whole(*until))),
             ),
+            Why::Failures(failures) => {
+                let (node, until) = (&failures.node, failures.until.unwrap_or_default());
+                let text = format!(
+                    "The resource manager could not carry out {} of it in a row, the last on node {node}: it is tried again at {}.",
+                    plural(failures.count, "allocation"),
+                    time_text(whole(until))
+                );
+                Reason { node: Some(node.to_string()), ..Reason::new(code, text) }
+            }
             Why::NotALeaf => Reason::new(
                 code,
                 "Its queue has become a parent queue, which runs no applications; it waits until it is a leaf again."

@@ -166,7 +166,7 @@ impl<'a> Search<'a> {
             // Nothing holds it back.
             return;
         }
-        if matches!(waiting.why, Why::GangToCome(_) | Why::Placeholder { .. }) {
+        if matches!(waiting.why, Why::GangToCome(_) | Why::Placeholder { .. } | Why::Failures(_)) {
             return;
         }
         self.raise_queues();
@@ -185,7 +185,7 @@ impl<'a> Search<'a> {
         let none = self.found.is_empty().then_some(match &waiting.why {
             Why::Nodes(nodes) | Why::GangNodes(nodes) if nodes.is_too_large() => Nothing::TooLarge,
             Why::RequiredNode { why: super::Unfit::TooSmall, .. } => Nothing::TooLarge,
-            Why::GangToCome(_) | Why::Placeholder { .. } => Nothing::ResourceManager,
+            Why::GangToCome(_) | Why::Placeholder { .. } | Why::Failures(_) => Nothing::ResourceManager,
             _ => Nothing::NoSingleChange,
         });
         Advice { remedies: self.found, none, tried: self.tried, complete: !self.cut }
@@ -203,11 +203,13 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Until when waiting may help: preemption, the end of a back-off, or of the wait for a gang.
+    /// Until when waiting may help: preemption, the end of a back-off or pause, or of the wait for a gang.
     fn patience(&self) -> Nanos {
         let row = &self.partition.apps[self.app];
         let due = self.asks.iter().map(|ask| self.partition.preempt_due(*ask)).min();
+        let paused = self.asks.iter().filter_map(|ask| self.partition.allocs[*ask].paused_until()).max();
         let moments = [
+            paused.map(|until| until.plus(Nanos::from_millis(1))),
             row.backoff_until.map(|until| until.plus(Nanos::from_millis(1))),
             row.gang.wait.map(|(_, until)| until.plus(Nanos::from_millis(1))),
             due.filter(|_| self.partition.conf.preemption).map(|due| due.plus(Nanos::from_secs(1))),

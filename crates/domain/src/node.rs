@@ -118,11 +118,16 @@ pub struct Node {
     pub sort_key: Option<u64>,
     /// Last sign of life.
     pub seen: Nanos,
+    /// The last changes of size of allocations on it, at most [`Node::RESIZES`]: no event tells them (EVT-037).
+    pub resizes: Vec<(Nanos, Resource)>,
     /// Its place is free.
     pub free: Free,
 }
 
 impl Node {
+    /// So many changes of size are known.
+    pub const RESIZES: usize = 64;
+
     /// Keys of foreign allocations that may go: those that are static stay as long as the node (R2.15).
     pub fn foreign_to_go(&self) -> impl Iterator<Item = &Arc<str>> {
         self.foreign.iter().filter(|(_, one)| one.spec.foreign != Some(Foreign::Static)).map(|(key, _)| key)
@@ -164,6 +169,7 @@ map!(Node {
     14 free,
     15 asked,
     16 claimed,
+    17 resizes,
 });
 
 impl Coded for Asked {

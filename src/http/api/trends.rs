@@ -100,8 +100,13 @@ async fn trends(
             let rows = &snapshot.partition;
             let node = rows.node_by_id.get(&*wanted.name).map(|ix| &rows.nodes[*ix]).ok_or_else(|| unknown("node"))?;
             let used = node.placed().plus(&node.occupied);
-            let known =
-                node::Known { partition: &entry.internal, id: &wanted.name, used: &used, capacity: &node.capacity };
+            let known = node::Known {
+                partition: &entry.internal,
+                id: &wanted.name,
+                used: &used,
+                capacity: &node.capacity,
+                resizes: &node.resizes,
+            };
             let steps = node::read(&state.topology.events, &known, &times).await.map_err(|error| match error {
                 Some(error) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
                 None => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the event system has stopped"),

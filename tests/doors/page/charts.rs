@@ -69,14 +69,13 @@ async fn a_node_is_not_said_to_have_had_what_it_had_not() {
     foreign(3 * GIB).await;
     let all = server.until(&trends, |all| last(&all["used"]["memory"]) == Some(3 * GIB)).await;
     assert_eq!(used(&all), Some(5 * GIB), "{all}");
-    // No event tells when an allocation became larger.
+    // No event tells when an allocation became larger: its node does (EVT-037).
     server.app("app", "root.a", "ann", json!({})).await;
     server.asks("app", "k", 1, [GIB, 100], json!({})).await;
     server.until(&trends, |all| last(&all["used"]["memory"]) == Some(4 * GIB)).await;
     server.asks("app", "k", 1, [2 * GIB, 100], json!({"nodeID": "n1"})).await;
-    server.until("/ws/v1/partition/default/node/n1", |node| node["allocated"]["memory"] == 2 * GIB).await;
-    let all = server.json(&trends).await;
-    assert!(used(&all).is_none() && last(&all["max"]["memory"]) == Some(8 * GIB), "{all}");
+    let all = server.until(&trends, |all| last(&all["used"]["memory"]) == Some(5 * GIB)).await;
+    assert!(used(&all) == Some(5 * GIB) && last(&all["max"]["memory"]) == Some(8 * GIB), "{all}");
 }
 
 #[tokio::test]

@@ -127,6 +127,7 @@ impl Partition {
             rank,
             sort_key: None,
             seen: cx.now,
+            resizes: Vec::new(),
             free: Default::default(),
         };
         let ix = self.nodes.add(node);

@@ -14,6 +14,7 @@ use crate::{
     domain::{
         event::{Change, Detail, Event, EventKind},
         event_block::EventPiece,
+        node::Node,
         resources::Resource,
         types::Nanos,
     },
@@ -58,6 +59,8 @@ pub struct Known<'a> {
     pub used: &'a Resource,
     /// What it can hold now.
     pub capacity: &'a Resource,
+    /// The last changes of size of allocations on it.
+    pub resizes: &'a [(Nanos, Resource)],
 }
 
 /// Values in the steps that begin and end at these times.
@@ -87,7 +90,7 @@ pub async fn read(events: &Addr<EventActor>, node: &Known<'_>, times: &[Nanos]) 
             break;
         }
     }
-    Ok(back(node, &steps(told), times))
+    Ok(back(node, &with_resizes(steps(told), node.resizes), times))
 }
 
 fn concerns(event: &Event, node: &Known) -> bool {
@@ -145,6 +148,16 @@ fn steps(told: Vec<(Nanos, Told)>) -> Vec<(Nanos, Step)> {
     steps
 }
 
+/// These changes with those of sizes, which no event tells; where there may have been more of these, nothing is known of the time
+/// before.
+fn with_resizes(mut steps: Vec<(Nanos, Step)>, resizes: &[(Nanos, Resource)]) -> Vec<(Nanos, Step)> {
+    let first = resizes.first().filter(|_| resizes.len() >= Node::RESIZES);
+    steps.extend(first.map(|(at, _)| (*at, Step::Missing)));
+    steps.extend(resizes.iter().map(|(at, amount)| (*at, Step::Changed(amount.clone()))));
+    steps.sort_by_key(|(at, _)| *at);
+    steps
+}
+
 /// A way back from now.
 struct Back<'a> {
     changes: Peekable<Rev<slice::Iter<'a, (Nanos, Step)>>>,
@@ -152,7 +165,7 @@ struct Back<'a> {
     /// What it had is known, and what it could hold.
     known: bool,
     sized: bool,
-    /// Something changed that no event tells, such as the size of an allocation: it may have been at any time.
+    /// Something changed that nothing tells of: it may have been at any time.
     untold: bool,
 }
 
@@ -218,7 +231,7 @@ mod tests {
     fn what_it_has_now_is_where_the_way_back_begins() {
         let at = Nanos::from_secs;
         let of = |amount| Resource::of(&[("vcore", amount)]);
-        let node = Known { partition: "[rm]default", id: "n", used: &of(5), capacity: &of(10) };
+        let node = Known { partition: "[rm]default", id: "n", used: &of(5), capacity: &of(10), resizes: &[] };
         let less = |amount: i64| Step::Changed(of(-amount));
         let more = |amount| Step::Changed(of(amount));
         let changes = [
@@ -272,7 +285,7 @@ mod tests {
         let at = Nanos::from_secs;
         let of = |amount| Resource::of(&[("vcore", amount)]);
         let used = |used: i64, changes: &[(Nanos, Step)]| {
-            let node = Known { partition: "[rm]default", id: "n", used: &of(used), capacity: &of(100) };
+            let node = Known { partition: "[rm]default", id: "n", used: &of(used), capacity: &of(100), resizes: &[] };
             let steps = back(&node, changes, &[at(0), at(10), at(20)]);
             assert_eq!(steps[&(Measure::Max, "vcore".to_owned())].last(), Some(&Some(100)));
             steps[&(Measure::Used, "vcore".to_owned())].clone()
@@ -285,5 +298,24 @@ mod tests {
         // It became smaller, also where its beginning is not read.
         assert_eq!(used(5, &[changed(6, 10)]), [None; 2]);
         assert_eq!(used(5, &[(at(3), Step::Missing), changed(6, 5)]), [Some(5); 2]);
+    }
+    #[test]
+    fn a_change_of_size_shows_from_its_time_on() {
+        let at = Nanos::from_secs;
+        let of = |amount: i64| Resource::of(&[("vcore", amount)]);
+        let used = |used: i64, resizes: &[(Nanos, Resource)], changes: Vec<(Nanos, Step)>| {
+            let node = Known { partition: "[rm]default", id: "n", used: &of(used), capacity: &of(100), resizes };
+            let steps = back(&node, &with_resizes(changes, resizes), &[at(0), at(10), at(20), at(30)]);
+            steps[&(Measure::Used, "vcore".to_owned())].clone()
+        };
+        let changed = |time, amount| (at(time), Step::Changed(of(amount)));
+        // It came before the first time, with 4.
+        assert_eq!(used(9, &[(at(15), of(5))], vec![]), [Some(4), Some(9), Some(9)]);
+        // It came in between, became larger, then smaller, and went.
+        let resizes = [(at(12), of(5)), (at(21), of(-7))];
+        assert_eq!(used(0, &resizes, vec![changed(5, 4), changed(25, -2)]), [Some(4), Some(9), Some(9)]);
+        // There may have been others before.
+        let resizes = vec![(at(15), of(1)); Node::RESIZES];
+        assert_eq!(used(70, &resizes, vec![]), [None, Some(70), Some(70)]);
     }
 }

@@ -23,6 +23,7 @@ pub(super) use trial::{Mark, Trial};
 use super::{Cx, Partition};
 use crate::{
     alloc::Phase,
+    node::Node,
     queue::Queue,
     resources::{Resource, ResourceType, min_limit},
     types::{AllocIx, AppIx, NodeIx, QueueIx},
@@ -322,6 +323,10 @@ impl Partition {
             row.allocated.prune();
             row.available.sub(delta);
             row.available.prune();
+            if row.resizes.len() == Node::RESIZES {
+                row.resizes.remove(0);
+            }
+            row.resizes.push((cx.now, delta.clone()));
             self.reindex(node);
             self.unblock_shapes(node);
         }

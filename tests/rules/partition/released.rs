@@ -163,6 +163,26 @@ fn an_application_that_has_something_real_runs_when_its_last_placeholder_went() 
 }
 
 #[test]
+fn a_gang_that_times_out_again_while_a_part_of_it_runs_does_not_stop_half_way() {
+    // R6.17, R3.22: it runs from then on, from Resuming too, and not only when its last placeholder goes.
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 40);
+    env.gang("app-1", "root.a", 30, "Soft");
+    placeholders(&mut env, &["ph1", "ph2"]);
+    env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
+    env.confirm_all();
+    env.ask(vec![Ask::new("app-1", "ph3", 90).placeholder("tg")]);
+    env.pass(61);
+    assert_eq!(env.state("app-1"), Some(AppState::Resuming), "R6.29: r1 alone made no gang of it");
+    placeholders(&mut env, &["ph4"]);
+    env.heard();
+    env.pass(61);
+    assert_eq!(env.heard(), ["released ph4 Timeout", "app-1 Accepted", "app-1 Running"]);
+    env.confirm_all();
+    assert_eq!(env.heard(), NOTHING);
+}
+
+#[test]
 fn a_placeholder_that_times_out_while_its_application_runs_is_told_of_as_an_ask_that_went() {
     // EVT-024, R6.17
     let mut env = one_left();

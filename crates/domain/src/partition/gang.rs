@@ -499,8 +499,7 @@ impl Partition {
             AppState::Completing if row.releasing_all => {}
             AppState::Failing => self.fail_if_empty(app, cx),
             AppState::Resuming | AppState::Accepted if row.has_something_real() => {
-                // R3.11, R3.22: from Resuming it goes by way of Accepted.
-                while self.fire(app, AppEvent::Run, None, cx) {}
+                self.run_on(app, cx);
             }
             AppState::Resuming => {
                 self.fire(app, AppEvent::Run, None, cx);
@@ -521,6 +520,14 @@ impl Partition {
             }
             _ => {}
         }
+    }
+
+    /// One of which something real is there, and nothing of the gang is to come, runs: from Resuming by way of Accepted (R3.11, R3.22,
+    /// R6.17).
+    fn run_on(&mut self, app: AppIx, cx: &mut Cx) {
+        while matches!(self.apps[app].state, AppState::Resuming | AppState::Accepted)
+            && self.fire(app, AppEvent::Run, None, cx)
+        {}
     }
 
     /// A failing application fails when nothing of it is left.
@@ -582,9 +589,7 @@ impl Partition {
             self.release_placeholders(app, TIMED_OUT, cx);
             // Those that wait had their time, too, and real asks of their groups wait for them (seed 003, 216-236).
             self.drop_waiting(app, false, cx);
-            if matches!(self.apps[app].state, AppState::Accepted | AppState::Resuming) {
-                self.fire(app, AppEvent::Run, None, cx);
-            }
+            self.run_on(app, cx);
             return;
         }
         let hard = row.gang.style == GangStyle::Hard;

@@ -125,6 +125,8 @@ pub struct App {
     pub held_by_queue: bool,
     /// Held back by a user's or group's limit on applications.
     pub held_by_quota: bool,
+    /// It is among those that have asks of which the shim may have to be told (R4.38).
+    pub untold: bool,
     /// Order of arrival of the last ask of which the shim was told that such a limit holds it back (SEEDS S7).
     pub skipped_to: u64,
     /// Its place is free.
@@ -506,6 +508,7 @@ map!(App {
     70 failed_groups,
     71 parked,
     72 in_question as Skip,
+    73 untold as Skip,
 });
 list!(GroupKey { shape, placeholder, task_group, required_node, originator, paused });
 variants!(Hold { 1 UserQuota, 2 QueueQuota, 3 Nodes, 4 Gang, 5 RequiredNode, 6 ClusterFull, 7 GangRoom, 8 Failures });

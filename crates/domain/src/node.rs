@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::coded::{Coded, Error, Plain, Reader, Writer, list, map};
+use super::coded::{Coded, Error, Plain, Reader, Skip, Writer, list, map};
 use super::{
     alloc::{AskSpec, Foreign},
     partition::Amount,
@@ -105,6 +105,8 @@ pub struct Node {
     pub operator_drained: bool,
     /// Allocations on it, in no particular order; each knows its place ([`Alloc::at`](super::alloc::Alloc::at)).
     pub allocs: Vec<AllocIx>,
+    /// None of them was bound after this.
+    pub newest: Nanos,
     /// Foreign allocations by key.
     pub foreign: imbl::OrdMap<Arc<str>, ForeignAlloc>,
     /// Asks that reserve it, in the order in which they did.
@@ -170,6 +172,7 @@ map!(Node {
     15 asked,
     16 claimed,
     17 resizes,
+    18 newest as Skip,
 });
 
 impl Coded for Asked {

@@ -209,6 +209,8 @@ impl Partition {
         row.bound = cx.now;
         let (spec, node) = (row.spec.clone(), row.node);
         if let Some(node) = node {
+            let row = &mut self.nodes[node];
+            row.newest = row.newest.max(cx.now);
             self.note_change(&spec, node);
         }
         self.forget_refusals(alloc);

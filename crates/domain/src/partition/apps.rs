@@ -190,6 +190,7 @@ impl Partition {
             failed_groups: BTreeSet::new(),
             blocked_in: 0,
             order: None,
+            untold: false,
             dirty: false,
             track: None,
             serial: self.serial(),
@@ -329,6 +330,9 @@ impl Partition {
         self.waits_for_questions_no_more(ix);
         self.swappable.remove(&ix);
         self.reserved_apps.remove(&ix);
+        if self.apps[ix].untold {
+            self.untold.remove(&ix);
+        }
         let row = &mut self.queues[queue];
         row.apps.remove(&ix);
         row.states[state as usize] -= 1;

@@ -88,6 +88,8 @@ impl Partition {
             report.count(name, "number of allocations", node.allocs.len() as u64, count);
             let misplaced = node.allocs.iter().enumerate().filter(|(at, a)| self.allocs[**a].at as usize != *at);
             report.count(name, "allocations that do not know their place", misplaced.count() as u64, 0);
+            let later = node.allocs.iter().filter(|alloc| self.allocs[**alloc].bound > node.newest);
+            report.count(name, "allocations newer than the newest", later.count() as u64, 0);
             let mut occupied = Resource::new();
             for foreign in node.foreign.values() {
                 occupied.add(&foreign.resource);
@@ -132,7 +134,7 @@ impl Partition {
     fn audit_apps(&self, report: &mut Report) {
         let (mut allocations, mut placeholders) = (0, 0);
         let asked = self.placeholders_in_question();
-        for (_, app) in self.apps.iter() {
+        for (ix, app) in self.apps.iter() {
             let name = || format!("application {}", app.id);
             let (mut pending, mut real, mut held) = (Resource::new(), Resource::new(), Resource::new());
             let (mut count, mut ph_count, mut ph_pending, mut reserved) = (0, 0, 0, 0);
@@ -181,6 +183,12 @@ impl Partition {
             let grouped: usize = app.groups_by_key.values().map(|group| group.asks.len()).sum();
             let waiting = app.by_seq.values().filter(|a| self.allocs[**a].is_pending()).count();
             report.count(name, "number of grouped asks", grouped as u64, waiting as u64);
+            let untold: usize = app.groups_by_key.values().map(|group| group.unreported).sum();
+            let waiting = app.by_seq.values().map(|alloc| &self.allocs[*alloc]);
+            let waiting = waiting.filter(|row| row.is_pending() && row.is_unreported()).count();
+            report.count(name, "number of asks that are not told of", untold as u64, waiting as u64);
+            report.count(name, "listed where asks are not told of", (app.untold || untold == 0).into(), 1);
+            report.count(name, "flagged as listed there", app.untold.into(), self.untold.contains(&ix).into());
             let blocked = |key: &&_| app.groups_by_key.get(*key).is_some_and(|group| group.blocked);
             let failed = app.failed_groups.iter().filter(blocked).count() as u64;
             report.count(name, "number of groups that failed on nodes", app.failed_groups.len() as u64, failed);
@@ -197,6 +205,12 @@ impl Partition {
         });
         report.count(|| "partition".into(), "nodes kept for allocations that did not end", left.count() as u64, 0);
         let gone = |app: &&AppIx| self.apps[**app].is_free();
+        report.count(
+            || "partition".into(),
+            "listed applications that are gone",
+            self.untold.iter().filter(gone).count() as u64,
+            0,
+        );
         let strays = self.swappable.iter().filter(gone).count() + self.gangs.iter().filter(gone).count();
         report.count(|| "partition".into(), "gangs of applications that are gone", strays as u64, 0);
         for asks in [&self.ripe, &self.elsewhere] {

@@ -78,6 +78,10 @@ impl Partition {
             }
             app.group_order.insert(head.map_or(order, |head| head.min(order)), key);
         }
+        if unreported {
+            self.note_untold(app_ix);
+        }
+        let app = &mut self.apps[app_ix];
         let swappable = !placeholder && !app.gang.replaceable.is_empty();
         if app.gang.replaced_up_to.is_some_and(|looked| order <= looked) {
             app.gang.replaced_up_to = None;

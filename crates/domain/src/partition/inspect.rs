@@ -53,6 +53,13 @@ impl Inspection {
     }
 }
 
+/// Applications with asks to look at, by leaf, and the queues on the way to these.
+#[derive(Default)]
+struct ToLook {
+    apps: BTreeMap<QueueIx, Vec<AppIx>>,
+    below: BTreeMap<QueueIx, BTreeSet<QueueIx>>,
+}
+
 /// A queue and the amounts that an ask of it wants.
 type Size<'a> = (Arc<str>, Vec<(&'a str, i64)>);
 
@@ -61,7 +68,8 @@ impl Partition {
     /// node, and nothing preempted for it (R4.38, R4.40). By queue, then by size, the largest number first.
     pub fn demand(&self) -> Vec<Demand> {
         let mut found = Vec::new();
-        self.inspect_queue(self.root, None, true, &mut found);
+        let waiting = self.to_look(self.apps.keys());
+        self.inspect_queue(self.root, None, (&waiting, true), &mut found);
         let mut by_size: BTreeMap<Size<'_>, (Demand, BTreeSet<AppIx>)> = BTreeMap::new();
         for alloc in found {
             let row = &self.allocs[alloc];
@@ -101,6 +109,53 @@ impl Partition {
         row.attempted = true;
         self.inspection.news = true;
         self.count_unreported(alloc, 1);
+        let app = self.allocs[alloc].app;
+        self.note_untold(app);
+    }
+
+    /// An application has an ask that was tried, and of which the shim was not told.
+    pub(super) fn note_untold(&mut self, app: AppIx) {
+        if !self.apps[app].untold {
+            self.apps[app].untold = true;
+            self.untold.insert(app);
+        }
+    }
+
+    /// Lists those that have one, in what was read.
+    pub(super) fn find_untold(&mut self) {
+        for app in self.apps.keys() {
+            if self.has_untold(app) {
+                self.note_untold(app);
+            }
+        }
+    }
+
+    fn has_untold(&self, app: AppIx) -> bool {
+        self.apps[app].groups_by_key.values().any(|group| group.unreported > 0)
+    }
+
+    /// Lets go of those that have none any more.
+    fn sift_untold(&mut self) {
+        for app in self.untold.clone() {
+            if !self.has_untold(app) {
+                self.apps[app].untold = false;
+                self.untold.remove(&app);
+            }
+        }
+    }
+
+    fn to_look(&self, apps: impl IntoIterator<Item = AppIx>) -> ToLook {
+        let mut to_look = ToLook::default();
+        for app in apps.into_iter().filter(|app| self.apps[*app].order.is_some()) {
+            let mut queue = self.apps[app].queue;
+            to_look.apps.entry(queue).or_default().push(app);
+            while let Some(parent) = self.queues[queue].parent
+                && to_look.below.entry(parent).or_default().insert(queue)
+            {
+                queue = parent;
+            }
+        }
+        to_look
     }
 
     /// A pending ask became one that is unreported, or ceased to be one.
@@ -120,8 +175,10 @@ impl Partition {
         if !self.queues[self.root].pending.is_positive() {
             return;
         }
+        self.sift_untold();
         let mut found = Vec::new();
-        self.inspect_queue(self.root, None, false, &mut found);
+        let untold = self.to_look(self.untold.iter().copied());
+        self.inspect_queue(self.root, None, (&untold, false), &mut found);
         // What is told of now uses up no more room of other applications: more may be found the next time.
         self.inspection.news = !found.is_empty();
         for alloc in found {
@@ -144,7 +201,7 @@ impl Partition {
         &self,
         queue: QueueIx,
         above: Option<&Resource>,
-        again: bool,
+        (to_look, again): (&ToLook, bool),
         found: &mut Vec<AllocIx>,
     ) -> Resource {
         let row = &self.queues[queue];
@@ -154,10 +211,10 @@ impl Partition {
         }
         let own = if queue == self.root { None } else { row.max.as_ref().map(|max| max.minus_known(&row.allocated)) };
         let mut headroom = min_limit(own.as_ref(), above);
-        let mut children: Vec<QueueIx> = row.children.values().copied().collect();
-        children.sort_by_key(|child| self.queues[*child].order);
+        let mut children: Vec<QueueIx> = to_look.below.get(&queue).into_iter().flatten().copied().collect();
+        children.sort_by_key(|child| (self.queues[*child].order, &self.queues[*child].path));
         for child in children {
-            let used = self.inspect_queue(child, headroom.as_ref(), again, found);
+            let used = self.inspect_queue(child, headroom.as_ref(), (to_look, again), found);
             headroom = headroom.map(|h| h.minus_known(&used));
             taken.add(&used);
         }
@@ -165,7 +222,7 @@ impl Partition {
             // CFG-102: no node helps what waits until its queue is a leaf again.
             return taken;
         }
-        let mut apps: Vec<AppIx> = row.apps.iter().copied().filter(|app| self.apps[*app].order.is_some()).collect();
+        let mut apps = to_look.apps.get(&queue).cloned().unwrap_or_default();
         apps.sort_by(|a, b| self.apps[*a].order.cmp(&self.apps[*b].order));
         for app in apps {
             let used = self.inspect_app(app, headroom.as_ref(), again, found);

@@ -210,6 +210,8 @@ pub struct Partition {
     gone_with: imbl::OrdMap<AllocIx, Arc<str>>,
     /// Leaves in which an allocation came, went or changed its size since it was last told.
     alloc_changed: Vec<QueueIx>,
+    /// Applications with asks that were tried and of which the shim was not told, and some that have none any more.
+    untold: imbl::OrdSet<AppIx>,
     /// Room for the effects of a charge, reused.
     scratch: Vec<Effect>,
 }
@@ -391,6 +393,7 @@ impl Partition {
             required_asks: imbl::OrdMap::new(),
             gone_with: imbl::OrdMap::new(),
             alloc_changed: Vec::new(),
+            untold: imbl::OrdSet::new(),
             scratch: Vec::new(),
         }
     }

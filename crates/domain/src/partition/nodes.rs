@@ -121,6 +121,7 @@ impl Partition {
             rm_schedulable: schedulable,
             operator_drained: held,
             allocs: Vec::new(),
+            newest: Default::default(),
             foreign: imbl::OrdMap::new(),
             reservations: Vec::new(),
             claimed: Rare::default(),

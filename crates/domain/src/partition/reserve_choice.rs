@@ -361,9 +361,18 @@ impl Partition {
     }
 
     fn is_young(&self, node: NodeIx, now: Nanos) -> bool {
+        let lately = |bound: Nanos| now.minus(bound) <= WORTH;
+        let row = &self.nodes[node];
         // Most likely one of the last: what goes leaves its place to the last.
-        let began = |alloc: &AllocIx| now.minus(self.allocs[*alloc].bound) <= WORTH;
-        self.nodes[node].allocs.iter().rev().any(began)
+        lately(row.newest) && row.allocs.iter().rev().any(|alloc| lately(self.allocs[*alloc].bound))
+    }
+
+    /// What was read does not say when the newest of a node's allocations was bound.
+    pub(super) fn date_nodes(&mut self) {
+        for node in self.nodes.keys() {
+            let bound = self.nodes[node].allocs.iter().filter_map(|alloc| Some(self.allocs.get(*alloc)?.bound)).max();
+            self.nodes[node].newest = bound.unwrap_or_default();
+        }
     }
 
     /// The node that can be expected to have room first; where several are expected at the same time, the one whose free

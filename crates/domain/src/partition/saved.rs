@@ -135,6 +135,7 @@ map!(Partition {
     68 searched,
     69 reserved_placeholders as Skip,
     70 charged,
+    71 untold as Skip,
 });
 
 /// The table of asks and allocations. Of free rows stays what tells them from those that come next.
@@ -239,6 +240,8 @@ impl Partition {
         partition.count_gangs();
         partition.count_all_in_question();
         partition.sort_wanting();
+        partition.date_nodes();
+        partition.find_untold();
         partition.put_in_order();
         let reserved = partition.nodes.values().flat_map(|node| &node.reservations).copied();
         partition.reserved_placeholders = reserved.filter(|ask| partition.allocs[*ask].is_placeholder()).collect();

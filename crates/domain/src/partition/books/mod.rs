@@ -200,6 +200,7 @@ impl Partition {
             // A node holds far fewer than 2^32 allocations.
             self.allocs[placement.alloc].at = row.allocs.len() as u32;
             row.allocs.push(placement.alloc);
+            row.newest = row.newest.max(self.allocs[placement.alloc].bound);
             self.reindex(node);
         }
         if placement.books.rest {
@@ -293,6 +294,7 @@ impl Partition {
         let last = row.allocs.len() as u32;
         let moved = row.allocs.get(at).copied();
         row.allocs.push(to);
+        row.newest = row.newest.max(self.allocs[to].bound);
         let same = old == new;
         if !same {
             row.allocated.sub(&old);

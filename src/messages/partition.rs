@@ -134,9 +134,9 @@ pub struct Saved {
     pub talks: Talks,
 }
 
-/// Signs of life of nodes.
+/// Signs of life of nodes. Answered with whether they are of a node that the partition has.
 #[derive(Message)]
-#[rtype(result = "()")]
+#[rtype(result = "bool")]
 pub struct Alive {
     /// Session that they belong to.
     pub epoch: u64,
@@ -153,6 +153,8 @@ pub enum Signs {
     Of(Arc<[Arc<str>]>),
     /// The resource manager vouches for all of its nodes from here on, or no longer.
     Vouched(bool),
+    /// One was sent for a node of the session: from here on only they count.
+    Heartbeats,
 }
 
 /// Placements may be possible again: credits came back, or the session was resumed.

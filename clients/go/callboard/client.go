@@ -139,8 +139,8 @@ func (c *Client) UpdateConfiguration(request *si.UpdateConfigurationRequest) err
 	return session.configure(proto.Clone(request).(*si.UpdateConfigurationRequest), c.options.AnswerTimeout)
 }
 
-// Heartbeat tells that these nodes are alive (the resource journal of the server). From the first one on, only nodes that are named
-// count as alive.
+// Heartbeat tells that these nodes are alive (the resource journal of the server). From the first one on that names a node that is
+// registered, only nodes that are named count as alive.
 func (c *Client) Heartbeat(nodes []string) error {
 	session, err := c.current()
 	if err != nil {

@@ -162,7 +162,9 @@ impl Conversations {
                 waits.arrived(Kind::Node, &node).into_iter().for_each(|wait| actor.do_send(wait));
                 self.nodes.insert(node, actor);
             }
-            NodeEffect::Seen { .. } => self.heard(&node, false),
+            NodeEffect::Seen { .. } => {
+                self.heard(&node, false);
+            }
             _ => {}
         }
     }
@@ -255,10 +257,13 @@ impl Conversations {
         }
     }
 
-    fn heard(&self, node: &str, heartbeat: bool) {
-        if let Some(addr) = self.nodes.get(node) {
+    /// True where the node is known.
+    fn heard(&self, node: &str, heartbeat: bool) -> bool {
+        let addr = self.nodes.get(node);
+        if let Some(addr) = addr {
             addr.do_send(Heard { heartbeat });
         }
+        addr.is_some()
     }
 
     fn judge_silence(&self, begins: bool) {
@@ -267,21 +272,20 @@ impl Conversations {
         }
     }
 
-    /// Signs of life of nodes.
-    pub(super) fn signs(&self, signs: &Signs) {
-        match signs {
-            Signs::Vouched(vouched) => {
-                if self.silence.vouch(*vouched) {
-                    self.judge_silence(true);
-                }
-            }
+    /// Signs of life of nodes. True where they are of one that is known.
+    pub(super) fn signs(&self, signs: &Signs) -> bool {
+        let (begins, known) = match signs {
+            Signs::Vouched(vouched) => (self.silence.vouch(*vouched), false),
+            Signs::Heartbeats => (self.silence.beat(), false),
             Signs::Of(nodes) => {
-                if self.silence.beat() {
-                    self.judge_silence(true);
-                }
-                nodes.iter().for_each(|node| self.heard(node, true));
+                let known = nodes.iter().filter(|node| self.heard(node, true)).count() > 0;
+                (known && self.silence.beat(), known)
             }
+        };
+        if begins {
+            self.judge_silence(true);
         }
+        known
     }
 
     /// The numbers of what is not confirmed.

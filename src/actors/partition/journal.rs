@@ -205,14 +205,15 @@ impl PartitionActor {
 }
 
 impl Handler<Alive> for PartitionActor {
-    type Result = ();
+    type Result = bool;
 
-    fn handle(&mut self, msg: Alive, _ctx: &mut Self::Context) {
-        if msg.epoch == self.setup.epoch {
-            // Nodes that were registered before have a conversation.
-            self.route();
-            self.conversations.signs(&msg.signs);
+    fn handle(&mut self, msg: Alive, _ctx: &mut Self::Context) -> bool {
+        if msg.epoch != self.setup.epoch {
+            return false;
         }
+        // Nodes that were registered before have a conversation.
+        self.route();
+        self.conversations.signs(&msg.signs)
     }
 }
 

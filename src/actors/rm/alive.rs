@@ -1,9 +1,10 @@
 //! Signs of life of nodes. A resource manager whose stream is open vouches for all of its nodes, until it sends a heartbeat
-//! for any of them: from then on, in that session, only heartbeats count (SEEDS S37).
+//! for any of them that is there: from then on, in that session, only heartbeats count (SEEDS S37).
 
 use std::time::Duration;
 
 use actix::prelude::*;
+use futures::future::join_all;
 
 use super::{RmActor, handle, snapshot::MakingRoom};
 use crate::{
@@ -118,6 +119,27 @@ impl RmActor {
         }
     }
 
+    /// Passes a heartbeat on. Only partitions know whether a node that it names is there: until one was, they are asked.
+    fn beat(&self, beat: Heartbeat, ctx: &mut Context<Self>) {
+        let Some(session) = &self.session else { return };
+        let signs = Signs::Of(beat.nodes);
+        if session.heartbeats {
+            return self.tell_alive(&signs, beat.permit);
+        }
+        let ask = |partition: &PartitionHandle| {
+            partition.alive.send(Alive { epoch: beat.epoch, signs: signs.clone(), permit: beat.permit.clone() })
+        };
+        let asked = join_all(session.partitions.iter().map(ask));
+        ctx.spawn(asked.into_actor(self).map(move |known, actor, ctx| {
+            let Some(session) = actor.session.as_mut().filter(|session| session.epoch == beat.epoch) else { return };
+            if !session.heartbeats && known.into_iter().any(|known| known.unwrap_or(false)) {
+                (session.heartbeats, session.vouched) = (true, false);
+                actor.tell_alive(&Signs::Heartbeats, None);
+                actor.note_manner(ctx);
+            }
+        }));
+    }
+
     fn tell_alive(&self, signs: &Signs, permit: Option<Permit>) {
         let Some(session) = &self.session else { return };
         for partition in &session.partitions {
@@ -143,11 +165,6 @@ impl Handler<Heartbeat> for RmActor {
         if self.session(msg.epoch).is_none() {
             return Err(self.other_session());
         }
-        if let Some(session) = self.session.as_mut().filter(|_| !msg.nodes.is_empty()) {
-            session.heartbeats = true;
-            self.vouch();
-            self.note_manner(ctx);
-        }
         let now = self.clock.now();
         if let (Some(log), Some(session), Some(permit)) = (&mut self.log, &self.session, &msg.permit)
             && permit.is_taken_once()
@@ -157,7 +174,7 @@ impl Handler<Heartbeat> for RmActor {
         }
         // One for no node says nothing of how nodes are heard of.
         if !msg.nodes.is_empty() {
-            self.tell_alive(&Signs::Of(msg.nodes), msg.permit);
+            self.beat(msg, ctx);
         }
         Ok(())
     }

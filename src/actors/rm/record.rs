@@ -406,7 +406,7 @@ pub struct Manner {
     pub asking: u8,
     /// A response stream was open at some time.
     pub had_stream: bool,
-    /// A heartbeat was sent in it.
+    /// A heartbeat for a node of it was sent.
     pub heartbeats: bool,
 }
 

@@ -300,7 +300,7 @@ impl RmActor {
         let timeout = session.settings.pause;
         for partition in session.partitions.iter().filter(|_| session.heartbeats) {
             // Only they count, as before (SEEDS S37).
-            partition.tell_alive(session.epoch, Signs::Of([].into()), None);
+            partition.tell_alive(session.epoch, Signs::Heartbeats, None);
         }
         self.session = Some(session);
         self.line_waits();

@@ -101,7 +101,7 @@ pub struct Session {
     pub mark: Option<(Nanos, u64)>,
     /// Its nodes are vouched for, as the partitions know it.
     pub vouched: bool,
-    /// A heartbeat was sent in it.
+    /// A heartbeat for a node of it was sent.
     pub heartbeats: bool,
     /// Version of the interface client.
     pub version: String,
@@ -248,7 +248,7 @@ impl Session {
         partition.configure_journal(self.settings.journal_events);
         if self.heartbeats {
             // From now on only they count there too.
-            partition.tell_alive(self.epoch, Signs::Of([].into()), None);
+            partition.tell_alive(self.epoch, Signs::Heartbeats, None);
         } else if self.vouched {
             partition.tell_alive(self.epoch, Signs::Vouched(true), None);
         }

@@ -183,13 +183,18 @@ impl Handler<ResendUnconfirmed> for Fake {
 }
 
 impl Handler<Alive> for Fake {
-    type Result = ();
+    type Result = bool;
 
-    fn handle(&mut self, msg: Alive, _ctx: &mut Self::Context) {
+    fn handle(&mut self, msg: Alive, _ctx: &mut Self::Context) -> bool {
         match msg.signs {
-            Signs::Of(nodes) => self.tell(format!("alive {}", nodes.join(","))),
+            Signs::Of(nodes) => {
+                self.tell(format!("alive {}", nodes.join(",")));
+                return nodes.iter().any(|node| &**node != "unknown");
+            }
             Signs::Vouched(vouched) => self.tell(format!("{VOUCHED} {vouched}")),
+            Signs::Heartbeats => self.tell(format!("{VOUCHED} by heartbeats")),
         }
+        false
     }
 }
 

@@ -92,6 +92,15 @@ async fn the_status_tells_how_targets_are() {
 }
 
 #[actix::test]
+async fn a_heartbeat_is_of_a_node_that_is_there() {
+    // SEEDS S37
+    let rig = Rig::start("node[1-2]").await;
+    assert!(!rig.alive(&["node3"]).await, "its registration may be on its way");
+    assert!(rig.alive(&["node3", "node2", "node1"]).await);
+    assert!(!rig.alive(&[]).await);
+}
+
+#[actix::test]
 async fn what_is_wrong_is_a_problem() {
     let rig = Rig::start("node[1-4]").await;
     rig.post("resource/drain", &json!({"targets": "0"})).await;

@@ -30,7 +30,7 @@ use callboard::{
         clock::Clock,
         event::Publish,
         journal::{Begin, GetStatus, Post},
-        partition::{Commands, GetSnapshot, PartitionSetup},
+        partition::{Alive, Commands, GetSnapshot, PartitionSetup, Signs},
         rm::Deliver,
     },
 };
@@ -117,6 +117,12 @@ impl Rig {
         let rig = Rig { server: format!("http://{address}"), journals, partition };
         rig.register(hosts).await;
         rig
+    }
+
+    /// Whether a heartbeat of these nodes is one of the partition's.
+    pub async fn alive(&self, nodes: &[&str]) -> bool {
+        let signs = Signs::Of(nodes.iter().map(|node| (*node).into()).collect());
+        self.partition.send(Alive { epoch: 1, signs, permit: None }).await.unwrap()
     }
 
     async fn register(&self, hosts: &str) {

@@ -112,8 +112,8 @@ class Client:
         await self._current().configure(request)
 
     async def heartbeat(self, nodes: Iterable[str]) -> None:
-        """Tells that these nodes are alive (the resource journal of the server). From the first one on, only nodes that are
-        named count as alive."""
+        """Tells that these nodes are alive (the resource journal of the server). From the first one on that names a
+        node that is registered, only nodes that are named count as alive."""
         alive = ext.Heartbeat(node_ids=nodes)
         await self._current().submit([Part(ext.Request(heartbeat=alive), len(alive.node_ids))])
 

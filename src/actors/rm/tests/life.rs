@@ -275,13 +275,18 @@ async fn an_open_stream_vouches_for_all_nodes_and_a_heartbeat_for_some() {
     env.settle().await;
     let told = env.split_log();
     assert!(told.0.is_empty() && told.1.is_empty(), "of no node: {told:?}");
+    env.rm().heartbeat(&gate, ["unknown".into()].into(), permit(1)).await.expect("taken");
+    env.settle().await;
+    let told = env.split_log();
+    assert_eq!(told.0, ["[rm-1]default#1 alive unknown"]);
+    assert!(told.1.is_empty(), "of no node that there is: {told:?}");
     for _ in 0..2 {
         env.rm().heartbeat(&gate, nodes.clone(), permit(2)).await.expect("taken");
     }
     env.settle().await;
     let told = env.split_log();
     assert_eq!(told.0, ["[rm-1]default#1 alive n1,n2", "[rm-1]default#1 alive n1,n2"]);
-    assert_eq!(told.1, ["[rm-1]default#1 vouched false"], "SEEDS S37");
+    assert_eq!(told.1, ["[rm-1]default#1 vouched by heartbeats"], "SEEDS S37");
     stream.lose().await;
     let _stream = env.stream(0).await;
     env.settle().await;

@@ -185,7 +185,7 @@ fn events(c: &mut Criterion) {
     let directory = tempfile::tempdir().expect("a directory");
     let limits = Limits { events: 0, bytes: 256 << 20, age: Nanos::ZERO };
     let clock = Clock { now: Nanos::ZERO, trusted: true };
-    let mut opened = open(directory.path(), limits, clock).expect("opens");
+    let mut opened = open(directory.path(), None, limits, clock).expect("opens");
     group.bench_function("write to the store, on its thread", |b| {
         b.iter_custom(|rounds| {
             let mut spent = Duration::ZERO;

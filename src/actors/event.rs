@@ -86,17 +86,22 @@ impl EventActor {
     /// # Errors
     /// See [`OpenError`].
     pub fn durable(settings: EventSettings, directory: &Path) -> Result<EventActor, OpenError> {
-        EventActor::durable_by(settings, directory, false)
+        EventActor::durable_by(settings, (directory, None), false)
     }
 
-    /// The same, and an operator vouches for the clock or not (`--trust-clock`).
+    /// The same, with a file beside the directory that outlives it, and an operator vouches for the clock or not
+    /// (`--trust-clock`).
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub fn durable_by(settings: EventSettings, directory: &Path, trusted: bool) -> Result<EventActor, OpenError> {
+    pub fn durable_by(
+        settings: EventSettings,
+        place: (&Path, Option<&Path>),
+        trusted: bool,
+    ) -> Result<EventActor, OpenError> {
         let counters = Arc::<EventCounters>::default();
         let clock = Clock { now: now(), trusted };
-        let (durable, next, rows) = Durable::open(directory, settings.store, counters.clone(), clock)?;
+        let (durable, next, rows) = Durable::open(place, settings.store, counters.clone(), clock)?;
         let numbers = Numbers::of(rows, next);
         Ok(EventActor::with(settings, Some(durable), next, counters, numbers))
     }

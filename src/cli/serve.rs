@@ -380,7 +380,8 @@ fn event_system(args: &ServeArgs, name: &str) -> anyhow::Result<EventActor> {
     if args.ephemeral {
         return Ok(EventActor::default());
     }
-    Ok(EventActor::durable_by(EventSettings::default(), &args.data.join(name), args.trust_clock)?)
+    let (directory, beside) = (args.data.join(name), args.data.join(format!("{name}.mark")));
+    Ok(EventActor::durable_by(EventSettings::default(), (&directory, Some(&beside)), args.trust_clock)?)
 }
 
 /// All logs were read: what was in doubt of them is recorded, so that a later start need not find it out again.

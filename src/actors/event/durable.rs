@@ -148,12 +148,12 @@ impl Durable {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(
-        directory: &Path,
+        (directory, beside): (&Path, Option<&Path>),
         settings: StoreSettings,
         counters: Arc<EventCounters>,
         clock: Clock,
     ) -> Result<(Durable, u64, Vec<Row>), OpenError> {
-        let (opened, now) = (events::open(directory, limits(&settings), clock)?, clock.now);
+        let (opened, now) = (events::open(directory, beside, limits(&settings), clock)?, clock.now);
         let mut backlog = Backlog::new(opened.gap.as_ref().map_or(opened.next, |gap| gap.from), LIMIT);
         // Nothing is used in a process that begins; a clock that was set back does not make it end before it ended.
         let (seen, killed) = opened.before.unwrap_or((now, false));

@@ -155,7 +155,7 @@ async fn a_slow_disk_does_not_keep_events_in_memory() {
     let directory = tempfile::tempdir().unwrap();
     let store = settings(1_000, 0).store;
     let clock = Clock { now: Nanos(0), trusted: false };
-    let (mut durable, ..) = Durable::open(directory.path(), store, Default::default(), clock).unwrap();
+    let (mut durable, ..) = Durable::open((directory.path(), None), store, Default::default(), clock).unwrap();
     let mut ring = Ring::new(0, 1_000);
     assert!(durable.push(&ring.push(events(0..10)), Nanos(1)).is_none());
     let first = durable.flush(10, Nanos(1)).expect("something waits");

@@ -10,7 +10,7 @@ use super::{
     tests::{files, item, open, read},
 };
 use crate::domain::{
-    event_block::{EventBlock, EventPiece, EventSlice},
+    event_block::{EventBlock, EventPiece, EventSlice, GapReason},
     types::Nanos,
 };
 
@@ -166,6 +166,62 @@ fn what_is_missing_after_a_clean_end_is_no_crash() {
 }
 
 #[test]
+fn a_store_that_is_gone_as_a_whole_is_a_gap() {
+    let directory = directory();
+    let (store, beside) = (directory.path().join("events"), directory.path().join("events.mark"));
+    let open = || super::open(&store, Some(&beside), LIMITS, clock(0, false)).unwrap();
+    let named = |opened: &Opened| {
+        let gap = opened.gap.as_ref()?;
+        let GapReason::Damage(place) = &gap.reason else { panic!("{gap:?}") };
+        Some((gap.from, gap.end, place.to_string()))
+    };
+    let lost = |next| format!("{}: ids below {next} were given out, and nothing in it knows of them", store.display());
+    let mut opened = open();
+    assert_eq!((opened.next, named(&opened)), (0, None), "nothing is gone where nothing was");
+    opened.writer.write(&[item(0..5)], Nanos::ZERO).unwrap();
+    opened.writer.close(5).unwrap();
+    // Closed, and after a kill.
+    let mut opened = open();
+    assert_eq!((opened.next, named(&opened)), (5, None));
+    opened.writer.close(5).unwrap();
+    fs::remove_dir_all(&store).unwrap();
+    let opened = open();
+    assert_eq!((opened.next, named(&opened)), (5, Some((0, 5, lost(5)))));
+    fs::remove_dir_all(&store).unwrap();
+    let mut opened = open();
+    let reserved = 5 + super::mark::AHEAD;
+    assert_eq!((opened.next, named(&opened)), (reserved, Some((0, reserved, lost(reserved)))));
+    // One of an earlier time is in its place.
+    opened.writer.write(&[EventPiece::Gap(opened.gap.unwrap())], Nanos::ZERO).unwrap();
+    opened.writer.close(reserved).unwrap();
+    let earlier = state(&store);
+    let mut opened = open();
+    opened.writer.write(&[item(reserved..reserved + 7)], Nanos::ZERO).unwrap();
+    opened.writer.close(reserved + 7).unwrap();
+    for (name, bytes) in earlier {
+        fs::write(store.join(name), bytes).unwrap();
+    }
+    let mut opened = open();
+    assert_eq!(named(&opened), Some((reserved, reserved + 7, lost(reserved + 7))));
+    opened.writer.write(&[EventPiece::Gap(opened.gap.unwrap())], Nanos::ZERO).unwrap();
+    opened.writer.close(reserved + 7).unwrap();
+    // Whatever the copy says where it is damaged or gone, the store itself counts.
+    let whole = fs::read(&beside).unwrap();
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        fs::write(&beside, bytes).unwrap();
+        let mut opened = open();
+        assert_eq!((opened.next, named(&opened)), (reserved + 7, None), "byte {at}");
+        opened.writer.close(reserved + 7).unwrap();
+        assert!(fs::read(&beside).unwrap() == whole, "byte {at}: it is mended");
+    }
+    fs::remove_file(&beside).unwrap();
+    let opened = open();
+    assert_eq!((opened.next, named(&opened)), (reserved + 7, None));
+}
+
+#[test]
 fn a_mark_of_an_earlier_release_is_read() {
     let state = store(true);
     let directory = with(&state, |directory| {
@@ -222,7 +278,7 @@ fn a_time_is_found_behind_damage() {
 
 /// Ten days, an event in each hour; closed. Kept for seven days.
 fn ten_days(directory: &Path, limits: Limits) {
-    let mut opened = super::open(directory, limits, clock(0, false)).unwrap();
+    let mut opened = super::open(directory, None, limits, clock(0, false)).unwrap();
     for hour in 0..240 {
         opened.writer.write(&[at(hour, hour)], hours(hour)).unwrap();
     }
@@ -256,12 +312,12 @@ fn lowest(opened: &Opened) -> u64 {
 fn a_clock_that_is_wrong_at_the_start_deletes_nothing() {
     let directory = directory();
     ten_days(directory.path(), DAYS);
-    let kept = lowest(&super::open(directory.path(), DAYS, clock(240, false)).unwrap());
+    let kept = lowest(&super::open(directory.path(), None, DAYS, clock(240, false)).unwrap());
     assert!((60..=72).contains(&kept), "{kept}");
     // Nine days ahead, twice.
     for start in 0..2 {
         let hour = 240 + 9 * 24 + start;
-        let mut opened = super::open(directory.path(), DAYS, clock(hour, false)).unwrap();
+        let mut opened = super::open(directory.path(), None, DAYS, clock(hour, false)).unwrap();
         opened.writer.prune(hours(hour));
         assert_eq!(lowest(&opened), kept);
         assert!(opened.writer.doubt().unwrap().contains("--trust-clock"));
@@ -272,19 +328,19 @@ fn a_clock_that_is_wrong_at_the_start_deletes_nothing() {
         opened.writer.close(next + 1).unwrap();
     }
     // Behind.
-    let mut opened = super::open(directory.path(), DAYS, clock(1, false)).unwrap();
+    let mut opened = super::open(directory.path(), None, DAYS, clock(1, false)).unwrap();
     opened.writer.prune(hours(1));
     assert!((lowest(&opened), opened.writer.doubt()) == (kept, None));
     let next = opened.next;
     opened.writer.close(next).unwrap();
     // Set right: what is old goes, and nothing else.
-    let mut opened = super::open(directory.path(), DAYS, clock(264, false)).unwrap();
+    let mut opened = super::open(directory.path(), None, DAYS, clock(264, false)).unwrap();
     opened.writer.prune(hours(264));
     assert!(opened.writer.doubt().is_none());
     assert!((kept + 12..=kept + 36).contains(&lowest(&opened)), "{}", lowest(&opened));
     opened.writer.close(next).unwrap();
     // Right, after nine days without a server: an operator says so.
-    let mut opened = super::open(directory.path(), DAYS, clock(264 + 9 * 24, true)).unwrap();
+    let mut opened = super::open(directory.path(), None, DAYS, clock(264 + 9 * 24, true)).unwrap();
     opened.writer.prune(hours(264 + 9 * 24));
     assert!(opened.writer.doubt().is_none());
     // The last file stays, and what was written since is not older than its end.
@@ -295,7 +351,7 @@ fn a_clock_that_is_wrong_at_the_start_deletes_nothing() {
 fn while_nothing_happens_nothing_grows_old() {
     let directory = directory();
     ten_days(directory.path(), DAYS);
-    let mut opened = super::open(directory.path(), DAYS, clock(240, false)).unwrap();
+    let mut opened = super::open(directory.path(), None, DAYS, clock(240, false)).unwrap();
     let kept = lowest(&opened);
     for day in 10..30 {
         opened.writer.prune(hours(day * 24));
@@ -309,7 +365,7 @@ fn while_nothing_happens_nothing_grows_old() {
 fn what_is_kept_is_not_known_before_the_settings_are() {
     let directory = directory();
     ten_days(directory.path(), Limits { age: Nanos::ZERO, ..DAYS });
-    let mut opened = super::open(directory.path(), DAYS, clock(240, false)).unwrap();
+    let mut opened = super::open(directory.path(), None, DAYS, clock(240, false)).unwrap();
     opened.writer.set_limits(None);
     opened.writer.prune(hours(240));
     assert_eq!(lowest(&opened), 0);

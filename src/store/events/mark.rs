@@ -6,6 +6,8 @@
 //! ids in between are an explicit gap. A clean end leaves no gap. It also says when the process was last alive, which is
 //! when what its allocations used ends for those who look back, and up to when the clock was believed (see
 //! [`super::clock`]).
+//!
+//! What is reserved is also said outside of the directory: should all of that be gone, ids go on nevertheless.
 
 use std::{
     fs::{File, OpenOptions},
@@ -26,6 +28,7 @@ const SHORT: usize = 32;
 pub struct Mark {
     file: File,
     path: PathBuf,
+    beside: Option<File>,
     reserved: u64,
     alive: Nanos,
     believed: Nanos,
@@ -56,22 +59,16 @@ pub enum Found {
 }
 
 impl Mark {
-    /// Opens or makes the file.
-    pub fn open(directory: &Path) -> io::Result<(Mark, Found)> {
+    /// Opens or makes the file, and the one beside the directory. Also says below which id that one has all that were given out.
+    pub fn open(directory: &Path, beside: Option<&Path>) -> io::Result<(Mark, Found, u64)> {
         let path = directory.join("mark");
-        let missing = path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-        let mut file = files::open_or_make(&path, OpenOptions::new().read(true).write(true))?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        if bytes.len() > LENGTH {
-            file.set_len(LENGTH as u64)?;
-        }
-        let found = match read(&bytes) {
-            Some(left) => Found::Whole(left),
-            None if missing => Found::Missing,
-            None => Found::Damaged,
+        let (file, found) = open_at(&path)?;
+        let (beside, known) = match beside.map(open_at).transpose()? {
+            Some((file, Found::Whole(left))) => (Some(file), left.reserved),
+            Some((file, _)) => (Some(file), 0),
+            None => (None, 0),
         };
-        Ok((Mark { file, path, reserved: 0, alive: Nanos::ZERO, believed: Nanos::ZERO }, found))
+        Ok((Mark { file, path, beside, reserved: 0, alive: Nanos::ZERO, believed: Nanos::ZERO }, found, known))
     }
 
     /// The file, for messages.
@@ -91,6 +88,7 @@ impl Mark {
         }
         let reserved = next.saturating_add(AHEAD);
         self.write(reserved, u64::MAX)?;
+        self.write_beside(reserved)?;
         self.reserved = reserved;
         Ok(())
     }
@@ -108,6 +106,11 @@ impl Mark {
 
     /// The store is closed, and `next` is the next id.
     pub fn close(&mut self, next: u64) -> io::Result<()> {
+        // First: while it says less than the mark itself, that counts.
+        self.write_beside(next)?;
+        if let Some(beside) = &self.beside {
+            beside.sync_data()?;
+        }
         self.write(next, next)?;
         self.reserved = next;
         self.sync()
@@ -124,6 +127,16 @@ impl Mark {
     }
 
     fn write(&mut self, reserved: u64, closed: u64) -> io::Result<()> {
+        let bytes = self.bytes(reserved, closed);
+        write_at(&mut self.file, &bytes)
+    }
+
+    fn write_beside(&mut self, reserved: u64) -> io::Result<()> {
+        let bytes = self.bytes(reserved, u64::MAX);
+        self.beside.as_mut().map_or(Ok(()), |file| write_at(file, &bytes))
+    }
+
+    fn bytes(&self, reserved: u64, closed: u64) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
         bytes[..8].copy_from_slice(&reserved.to_le_bytes());
         bytes[8..16].copy_from_slice(&closed.to_le_bytes());
@@ -131,9 +144,29 @@ impl Mark {
         bytes[24..32].copy_from_slice(&self.believed.0.to_le_bytes());
         let crc = crc32fast::hash(&bytes[..32]);
         bytes[32..36].copy_from_slice(&crc.to_le_bytes());
-        self.file.seek(SeekFrom::Start(0))?;
-        self.file.write_all(&bytes)
+        bytes
     }
+}
+
+fn write_at(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(bytes)
+}
+
+fn open_at(path: &Path) -> io::Result<(File, Found)> {
+    let missing = path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    let mut file = files::open_or_make(path, OpenOptions::new().read(true).write(true))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    if bytes.len() > LENGTH {
+        file.set_len(LENGTH as u64)?;
+    }
+    let found = match read(&bytes) {
+        Some(left) => Found::Whole(left),
+        None if missing => Found::Missing,
+        None => Found::Damaged,
+    };
+    Ok((file, found))
 }
 
 fn read(bytes: &[u8]) -> Option<Left> {

@@ -51,11 +51,11 @@ pub struct Clock {
     pub trusted: bool,
 }
 
-/// Opens the store in a directory, or makes it.
+/// Opens the store in a directory, or makes it. What `beside` says of the ids that were given out outlives that directory.
 ///
 /// # Errors
 /// See [`OpenError`]; nothing is changed then, except that the directory may have been made.
-pub fn open(directory: &Path, limits: Limits, clock: Clock) -> Result<Opened, OpenError> {
+pub fn open(directory: &Path, beside: Option<&Path>, limits: Limits, clock: Clock) -> Result<Opened, OpenError> {
     let failed = |action, path: &Path| {
         let path = path.to_owned();
         move |source| OpenError::Io { action, path, source }
@@ -123,9 +123,15 @@ pub fn open(directory: &Path, limits: Limits, clock: Clock) -> Result<Opened, Op
             segments[at - 1].oldest = segments[at].oldest;
         }
     }
-    let (mut mark, found) = Mark::open(directory).map_err(failed("open the mark", &directory.join("mark")))?;
+    let (mut mark, found, known) =
+        Mark::open(directory, beside).map_err(failed("open the mark", &directory.join("mark")))?;
     let (file, numbers) = Numbers::open(directory).map_err(failed("read the numbers", &directory.join("numbers")))?;
-    let (next, reason) = resume_at(end, &found, segments.is_empty(), &mark.path().display());
+    let (mut next, mut reason) = resume_at(end, &found, segments.is_empty(), &mark.path().display());
+    if known > next {
+        let lost =
+            format!("{}: ids below {known} were given out, and nothing in it knows of them", directory.display());
+        (next, reason) = (known, GapReason::Damage(lost.into()));
+    }
     let left = if let Found::Whole(left) = found { Some(left) } else { None };
     let before = (!segments.is_empty()).then(|| match left {
         Some(left) => (left.alive.max(newest), left.closed.is_none()),

@@ -71,7 +71,7 @@ pub fn read(reader: &Reader, from: u64) -> Vec<String> {
 }
 
 pub fn open(directory: &Path, limits: Limits) -> Result<Opened, OpenError> {
-    super::open(directory, limits, Clock { now: Nanos::ZERO, trusted: false })
+    super::open(directory, None, limits, Clock { now: Nanos::ZERO, trusted: false })
 }
 
 fn opened(directory: &Path) -> Opened {

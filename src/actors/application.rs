@@ -25,14 +25,13 @@ use crate::{
 
 /// The longest time between two sendings of a release, where `rm.resendAfter` is no longer.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
-/// Times at which the actor looks at what waits are rounded up to this, so that it looks at most so often.
-const LOOK: i64 = 1_000_000_000;
+/// Times at which the actor looks at what waits are rounded up to a tenth of `rm.resendAfter` within these, so that it looks at
+/// most so often.
+const LOOKS: [Nanos; 2] = [Nanos(100_000_000), Nanos(1_000_000_000)];
 
 /// A release that waits for its confirmation.
 struct Row {
     shown: UnconfirmedRelease,
-    /// When it was sent last.
-    last: Nanos,
     /// When it is to be sent again.
     next: Nanos,
     /// The line that carries it; `None`: one that is still to come, of what was sent last.
@@ -122,12 +121,12 @@ impl ApplicationActor {
             // The partition asks once, and again only after the first was void; a second asking is no other release.
             Some(row) => {
                 row.shown.sent = row.shown.sent.saturating_add(1);
-                (row.last, row.next, row.line) = (now, next, None);
+                (row.next, row.line) = (next, None);
             }
             None => {
                 let shown = UnconfirmedRelease { release, since: now, age: Nanos::ZERO, sent: 1 };
                 self.sums.add(&shown);
-                self.rows.insert(key, Row { shown, last: now, next, line: None, overdue: false });
+                self.rows.insert(key, Row { shown, next, line: None, overdue: false });
             }
         }
         self.look_at(next.min(now.plus(nanos(self.sums.patience.get().warn_after))), ctx);
@@ -153,7 +152,9 @@ impl ApplicationActor {
 
     /// Looks at what waits at this time or soon after, unless it does so earlier.
     fn look_at(&mut self, at: Nanos, ctx: &mut Context<Self>) {
-        let at = Nanos(at.0.saturating_add(LOOK - 1) / LOOK * LOOK);
+        let [least, most] = LOOKS;
+        let look = Nanos(nanos(self.sums.patience.get().resend_after).0 / 10).clamp(least, most).0;
+        let at = Nanos(at.0.saturating_add(look - 1) / look * look);
         if self.timer.as_ref().is_some_and(|(armed, _)| *armed <= at) {
             return;
         }
@@ -171,8 +172,9 @@ impl ApplicationActor {
         let (now, warn_after) = (self.sums.clock.now(), nanos(self.sums.patience.get().warn_after));
         let due: Vec<_> = self.rows.iter().filter(|(_, row)| row.next <= now).map(|(key, _)| key.clone()).collect();
         // What has not reached the shim's connection yet is on its way: another one would only follow it.
-        let handed = self.sums.budget.handed_until();
-        let (reached, waits): (Vec<_>, Vec<_>) = due.into_iter().partition(|key| self.rows[key].last < handed);
+        let handed = self.sums.budget.handed();
+        let reached = |key: &_| self.rows[key].line.unwrap_or(u64::MAX) <= handed;
+        let (reached, waits): (Vec<_>, Vec<_>) = due.into_iter().partition(reached);
         for key in waits {
             let next = now.plus(self.wait(1));
             self.rows.entry(key).and_modify(|row| row.next = next);
@@ -200,7 +202,7 @@ impl ApplicationActor {
             let wait = self.wait(sent);
             let Some(row) = self.rows.get_mut(&key) else { continue };
             row.shown.sent = sent;
-            (row.last, row.next, row.line) = (now, now.plus(wait), None);
+            (row.next, row.line) = (now.plus(wait), None);
             if row.overdue {
                 self.sums.overdue(&row.shown);
             }
@@ -302,7 +304,7 @@ impl Handler<Unheard> for ApplicationActor {
             self.sums.add(&shown);
             let warn = shown.since.plus(nanos(self.sums.patience.get().warn_after));
             // If its line is still kept, that is told next.
-            self.rows.insert(key, Row { shown, last: now, next, line: Some(0), overdue: false });
+            self.rows.insert(key, Row { shown, next, line: Some(0), overdue: false });
             self.look_at(next.min(warn), ctx);
         }
     }

@@ -202,6 +202,8 @@ impl RmActor {
             // No plain stream carries them: they are not kept for one that never comes.
             credits += session.buffer.hand(session.buffer.last(), Some(Kind::Other));
         }
+        // Nobody sends a release again that is still on its way.
+        session.budget.set_handed(session.buffer.handed(Kind::Allocation));
         session.give_back(credits);
         session.traced.collect(&session.buffer);
     }
@@ -441,7 +443,6 @@ impl RmActor {
                 let line = session.buffer.push(msg.partition.clone(), payload);
                 last[kind as usize] = line;
                 if waits {
-                    session.last_release = line;
                     session.buffer.kept(kind).next_back().iter().for_each(|line| session.carries(line));
                 }
             } else if session.asking == Predicates::Off {

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::SeqCst},
+    atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst},
 };
 
 use tokio::sync::Notify;
@@ -11,10 +11,7 @@ use super::{
     keys::Keyed,
     receipts::{PartsOf, Receipt, Refused},
 };
-use crate::{
-    domain::types::Nanos,
-    trace::{Point, Span},
-};
+use crate::trace::{Point, Span};
 
 /// Credits of one session of a resource manager, shared by its doors, its actor and its partitions.
 #[derive(Debug)]
@@ -24,7 +21,7 @@ pub struct Budget {
     outward: AtomicI64,
     paused: AtomicBool,
     full: AtomicBool,
-    handed: AtomicI64,
+    handed: AtomicU64,
     room: Notify,
 }
 
@@ -37,7 +34,7 @@ impl Budget {
             outward: outward.into(),
             paused: false.into(),
             full: false.into(),
-            handed: i64::MAX.into(),
+            handed: u64::MAX.into(),
             room: Notify::new(),
         })
     }
@@ -114,14 +111,14 @@ impl Budget {
         }
     }
 
-    /// Releases that were made before this time have all been handed to a connection of the shim.
-    pub fn handed_until(&self) -> Nanos {
-        Nanos(self.handed.load(SeqCst))
+    /// Every line with releases up to this one was handed to a connection of the shim.
+    pub fn handed(&self) -> u64 {
+        self.handed.load(SeqCst)
     }
 
-    /// See [`Budget::handed_until`]; until it is first said, all have.
-    pub fn set_handed_until(&self, at: Nanos) {
-        self.handed.store(at.0, SeqCst);
+    /// See [`Budget::handed`]; until it is first said, all were.
+    pub fn set_handed(&self, line: u64) {
+        self.handed.store(line, SeqCst);
     }
 
     /// Pauses or resumes new placements.

@@ -264,17 +264,41 @@ async fn the_shim_comes_back() {
 async fn what_has_not_reached_the_shim_is_not_sent_again() {
     tokio::time::pause();
     let rig = Rig::new();
-    rig.sums.budget.set_handed_until(rig.sums.clock.now());
+    rig.sums.budget.set_handed(4);
     rig.begin("ph1").await;
-    rig.pass(59).await;
+    rig.pass(20).await;
+    assert!(rig.sent().is_empty(), "no line carries it yet");
+    rig.carried(5, "ph1").await;
+    rig.pass(39).await;
     assert!(rig.sent().is_empty(), "its stream does not read");
     assert_eq!(rig.waits().await, [("ph1".to_owned(), 59, 1)]);
     assert_eq!(rig.counts(), (1, 0));
     rig.pass(2).await;
     assert_eq!(rig.counts(), (1, 1), "operators are told all the same");
-    rig.sums.budget.set_handed_until(rig.sums.clock.now());
+    rig.sums.budget.set_handed(5);
     rig.pass(11).await;
     assert_eq!(rig.sent(), ["ph1"]);
+}
+
+#[actix::test]
+async fn it_is_sent_again_in_time() {
+    tokio::time::pause();
+    for (millis, most) in [(100, 200), (1_000, 1_200), (2_500, 2_850), (10_000, 11_100)] {
+        let rig = Rig::new();
+        let resend_after = Duration::from_millis(millis);
+        rig.sums.patience.set(Patience { resend_after, ..rig.sums.patience.get() });
+        tokio::time::advance(Duration::from_millis(337)).await;
+        rig.begin("ph1").await;
+        rig.carried(5, "ph1").await;
+        rig.sums.budget.set_handed(5);
+        let began = tokio::time::Instant::now();
+        while rig.sent().is_empty() {
+            tokio::time::advance(Duration::from_millis(10)).await;
+            rig.settle().await;
+        }
+        let took = began.elapsed().as_millis() as u64;
+        assert!((millis..=most).contains(&took), "{millis} ms: after {took} ms");
+    }
 }
 
 #[actix::test]

@@ -24,15 +24,11 @@ const LOOK: Duration = Duration::from_secs(1);
 const UNREAD: u32 = 10;
 
 impl RmActor {
-    /// From now on it is noted every second how far the shim has what was sent, and noticed when it does not read.
+    /// From now on it is looked every second how far the shim has what was sent, and noticed when it does not read.
     pub(super) fn watch(&self, ctx: &mut Context<Self>) {
         ctx.run_interval(LOOK, |actor, ctx| {
-            let now = actor.clock.now();
-            if let Some(session) = &mut actor.session {
-                session.note_handed(now);
-            }
             if !actor.streams.none() {
-                // So that what is shown as undelivered is no older than that, also while nothing new is delivered.
+                // So that what counts as undelivered is no older than that, also while nothing new is delivered.
                 actor.pump(ctx);
             }
             actor.note_delivered(ctx);

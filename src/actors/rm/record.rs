@@ -574,7 +574,7 @@ pub struct SavedSession {
     pub dropped: u64,
     /// How far lines were handed to sockets.
     pub handed: HandedTo,
-    /// Number of the last line with releases that the shim has to confirm.
+    /// A line behind which no releases wait, for earlier releases of the server.
     pub last_release: u64,
     /// Questions that are not answered.
     pub questions: Vec<SavedQuestion>,

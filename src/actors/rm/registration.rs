@@ -338,8 +338,6 @@ impl RmActor {
             terms: PredicateTerms::default(),
             traced: Default::default(),
             had_stream: false,
-            last_release: 0,
-            mark: None,
             vouched: false,
             heartbeats: false,
             version: msg.version,

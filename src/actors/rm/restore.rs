@@ -169,19 +169,8 @@ impl RmActor {
         settings: RmSettings,
         ctx: &mut Context<Self>,
     ) {
-        let Replayed {
-            registered,
-            manner,
-            buffer,
-            last_release,
-            questions,
-            partitions,
-            instances,
-            types,
-            numbers,
-            keys,
-            ..
-        } = replayed;
+        let Replayed { registered, manner, buffer, questions, partitions, instances, types, numbers, keys, .. } =
+            replayed;
         let asked = |number| record::asks_of(number).unwrap_or_default();
         // Logs of earlier releases say what they are, not what they were when the lines came.
         let settings = RmSettings { bounds: buffer.widened(settings.bounds), ..settings };
@@ -218,8 +207,6 @@ impl RmActor {
             terms: PredicateTerms::default(),
             traced: Default::default(),
             had_stream: manner.had_stream,
-            last_release,
-            mark: None,
             vouched: false,
             heartbeats: manner.heartbeats,
             version: registered.version,

@@ -36,7 +36,7 @@ use crate::{
         partition::{Carries, Commands, ResendUnconfirmed, Signs, Wake},
         receipts::Receipts,
         recorded::Outlet,
-        rm::{Forwarding, Kind, Line, Predicates, Refusal},
+        rm::{Forwarding, Line, Predicates, Refusal},
     },
 };
 
@@ -95,10 +95,6 @@ pub struct Session {
     pub terms: PredicateTerms,
     /// A response stream was open at some time.
     pub had_stream: bool,
-    /// Number of the last line with releases that the shim has to confirm.
-    pub last_release: u64,
-    /// What that number was at a time past, where that line is not handed out yet.
-    pub mark: Option<(Nanos, u64)>,
     /// Its nodes are vouched for, as the partitions know it.
     pub vouched: bool,
     /// A heartbeat for a node of it was sent.
@@ -121,8 +117,6 @@ pub struct Session {
 
 /// Nodes that one question names at most, where the shim answers for several.
 const BATCH_NODES: usize = 256;
-/// What a partition sent so long ago has arrived here.
-const ARRIVED: Nanos = Nanos::from_secs(1);
 
 impl Session {
     /// What the doors see of it; `max_items` is the server's own limit.
@@ -151,20 +145,6 @@ impl Session {
     /// Where a stream goes on that has everything up to `after`; `None` stands for all that is still there.
     pub fn resume(&self, after: Option<u64>) -> Result<u64, Refusal> {
         self.buffer.resume(after, self.restored)
-    }
-
-    /// Lets the conversations of applications know how far the shim has what was sent: nobody sends again what is still
-    /// on its way.
-    pub fn note_handed(&mut self, now: Nanos) {
-        let (present, handed) = ((now.minus(ARRIVED), self.last_release), self.buffer.handed(Kind::Allocation));
-        for (at, line) in self.mark.into_iter().chain([present]) {
-            if line <= handed {
-                self.budget.set_handed_until(at);
-                self.mark = None;
-            } else {
-                self.mark.get_or_insert((at, line));
-            }
-        }
     }
 
     /// Credits came back: placements that waited for them go on.

@@ -166,7 +166,7 @@ impl RmActor {
             manner: session.manner.clone(),
             last: session.buffer.last(),
             handed: Kind::ALL.map(|kind| session.buffer.handed(kind)),
-            last_release: session.last_release,
+            last_release: session.buffer.last(),
             questions: questions.collect(),
             instances: session.instances.get(),
             numbers: log.numbers.clone(),

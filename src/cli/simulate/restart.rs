@@ -226,9 +226,7 @@ impl Server {
 
     /// As `RmActor` goes on with what was found.
     fn go_on(&mut self, found: Replayed, last: u64) {
-        let Replayed {
-            registered, manner, buffer, last_release, questions, partitions, instances, types, numbers, ..
-        } = found;
+        let Replayed { registered, manner, buffer, questions, partitions, instances, types, numbers, .. } = found;
         self.budget = Budget::new(self.settings.inward, self.settings.outward);
         self.budget.made(buffer.undelivered());
         self.budget.pause(true);
@@ -237,7 +235,7 @@ impl Server {
         self.told.retain(|(index, _)| *index <= last);
         self.told.push((last, buffer.last()));
         (self.registered, self.types, self.instances) = (registered, types, instances);
-        (self.had_stream, self.restored, self.last_release) = (manner.had_stream, true, last_release);
+        (self.had_stream, self.restored) = (manner.had_stream, true);
         self.asking = record::asks_of(manner.asking).unwrap_or_default();
         (self.manner, self.buffer) = (manner, buffer);
         self.buffer.hold_back();

@@ -165,8 +165,6 @@ pub struct Server {
     pub had_stream: bool,
     /// It was there before this process.
     pub restored: bool,
-    /// Last line with releases that the shim has to confirm.
-    pub last_release: u64,
     /// The partitions of the session, in the order of their beginning.
     pub parts: Vec<Live>,
     /// Number of the next partition.
@@ -305,7 +303,6 @@ impl Server {
             asking: Predicates::Off,
             had_stream: false,
             restored: false,
-            last_release: 0,
             parts: Vec::new(),
             instances: 0,
             snapshots: Vec::new(),
@@ -363,7 +360,7 @@ impl Server {
         (self.turns, self.terms) = (Turns::default(), PredicateTerms::default());
         self.later.clear();
         (self.asking, self.had_stream, self.restored) = (Predicates::Off, false, false);
-        (self.last_release, self.instances, self.halves) = (0, 0, None);
+        (self.instances, self.halves) = (0, None);
         (self.history, self.told) = (Vec::new(), Vec::new());
         self.snapshots.clear();
         self.buffer = Buffer::default();
@@ -510,11 +507,7 @@ impl Server {
         for payload in lines::group(items, self.asking) {
             let questions = payload.questions();
             if questions.is_empty() {
-                let waits = lines::wants_confirmation(&payload);
-                let line = self.push(msg.partition.clone(), payload);
-                if waits {
-                    self.last_release = line;
-                }
+                self.push(msg.partition.clone(), payload);
             } else if self.asking == Predicates::Off {
                 let agreed = questions.iter().map(|question| Command::Predicate(PredicateAnswer::fits(question.id)));
                 self.later.push_back((msg.partition.clone(), agreed.collect()));

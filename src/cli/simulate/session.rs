@@ -244,7 +244,7 @@ impl Server {
             manner: self.manner.clone(),
             last: self.buffer.last(),
             handed: Kind::ALL.map(|kind| self.buffer.handed(kind)),
-            last_release: self.last_release,
+            last_release: self.buffer.last(),
             questions,
             instances: self.instances,
             numbers: self.log.numbers.clone(),

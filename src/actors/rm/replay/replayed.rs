@@ -27,8 +27,6 @@ pub struct Replayed {
     pub buffer: Buffer,
     /// How far they were handed to sockets.
     pub handed: HandedTo,
-    /// Number of the last line with releases that the shim has to confirm.
-    pub last_release: u64,
     /// Open questions, by the line that carries them.
     pub questions: BTreeMap<u64, Open>,
     /// Partitions by their number, with their internal names; those that ended are not there.
@@ -70,7 +68,6 @@ impl Replayed {
             manner: Manner::default(),
             buffer: Buffer::default(),
             handed: HandedTo::default(),
-            last_release: 0,
             questions: BTreeMap::new(),
             partitions: BTreeMap::new(),
             instances: 0,
@@ -97,7 +94,6 @@ impl Replayed {
         Replayed {
             manner: saved.manner,
             handed: saved.handed,
-            last_release: saved.last_release,
             questions,
             instances: saved.instances,
             numbers: saved.numbers,
@@ -119,11 +115,7 @@ impl Replayed {
             if !questions.is_empty() && asks == Predicates::Off {
                 continue;
             }
-            let waits = lines::wants_confirmation(&payload);
             let line = self.buffer.push(partition.clone(), payload);
-            if waits {
-                self.last_release = line;
-            }
             if !questions.is_empty() {
                 self.questions.insert(line, Open { partition: partition.clone(), questions, asks });
             }

@@ -42,7 +42,7 @@ impl Kept {
     pub fn beside(logs: &Path) -> Kept {
         let file = logs.join(FILE);
         let read = match std::fs::read(&file) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| error.to_string()),
+            Ok(bytes) => read(&bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Kept::default()),
             Err(error) => Err(error.to_string()),
         };
@@ -116,13 +116,66 @@ impl Kept {
 
     fn write(&self) {
         let Some(file) = &self.file else { return };
-        let text = serde_json::to_vec(self).unwrap_or_default();
-        if let Err(error) = files::replace_unflushed(file, &text) {
+        let json = serde_json::to_string(self).unwrap_or_default();
+        if let Err(error) = files::replace_unflushed(file, checked(&json).as_bytes()) {
             tracing::warn!(
                 code = "kept-unwritten",
                 "{}: {error}: after a restart partitions may be called otherwise, and settings differ",
                 file.display()
             );
         }
+    }
+}
+
+/// As it is in the file.
+fn checked(json: &str) -> String {
+    format!("{json} {:08x}\n", crc32fast::hash(json.as_bytes()))
+}
+
+/// What a file says; those of earlier releases have no checksum and no end of the line.
+fn read(bytes: &[u8]) -> Result<Kept, String> {
+    let text = str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    let json = match text.trim_end_matches('\n').rsplit_once(' ') {
+        Some((json, _)) if checked(json) == text => json,
+        _ if text.ends_with('}') => text,
+        _ => return Err("it is damaged".to_owned()),
+    };
+    serde_json::from_str(json).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flipped_bit_is_noticed_and_a_file_of_an_earlier_release_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = BTreeMap::from([("log.level".to_owned(), "a } b".to_owned())]);
+        let mut kept = Kept::beside(dir.path());
+        kept.note(&"rm 1".into(), &[]);
+        kept.note_settings(settings.clone());
+        let is_known = || {
+            let kept = Kept::beside(dir.path());
+            let known = (kept.place("rm 1"), kept.settings().cloned());
+            assert!(known == (0, Some(settings.clone())) || known == (usize::MAX, None), "{known:?}");
+            known.0 == 0
+        };
+        assert!(is_known());
+        let file = dir.path().join(FILE);
+        let whole = std::fs::read(&file).unwrap();
+        for at in 0..whole.len() {
+            for bit in 0..8 {
+                let mut bytes = whole.clone();
+                bytes[at] ^= 1 << bit;
+                std::fs::write(&file, bytes).unwrap();
+                assert!(!is_known(), "bit {bit} of byte {at}");
+            }
+        }
+        for length in 0..whole.len() {
+            std::fs::write(&file, &whole[..length]).unwrap();
+            assert!(!is_known() || whole[..length].ends_with(b"}"), "cut to {length}");
+        }
+        std::fs::write(&file, serde_json::to_vec(&kept).unwrap()).unwrap();
+        assert!(is_known());
     }
 }

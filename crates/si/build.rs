@@ -2,7 +2,10 @@
 //! clients, `pbjson-build` their proto3 JSON mapping. The descriptor set is kept for gRPC reflection. The services take messages as
 //! bytes (`codec`), so that these are counted before anything is made of them.
 
-use std::{env, fs, path::PathBuf};
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+};
 
 use prost::Message as _;
 use tonic_prost_build::{FileDescriptorSet, manual};
@@ -23,7 +26,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut json = pbjson_build::Builder::new();
     json.btree_map(["."]).register_descriptors(&bytes)?.build(&[".si.v1", ".callboard.v1"])?;
+    keep_numbers(&out.join("si.v1.serde.rs"))?;
     Ok(())
+}
+
+/// Numbers of enums are taken as they come, as the wire has them, also those that nothing is called by.
+fn keep_numbers(file: &Path) -> io::Result<()> {
+    let keeps = |line: &str| match (line.split_once("next_value::<"), line.strip_suffix(">()? as i32);")) {
+        (Some((before, _)), Some(whole)) => {
+            let name = &whole[before.len() + "next_value::<".len()..];
+            format!("{before}next_value::<crate::decode::Number<{name}>>()?.0);\n")
+        }
+        _ => format!("{line}\n"),
+    };
+    let text = fs::read_to_string(file)?;
+    fs::write(file, text.lines().map(keeps).collect::<String>())
 }
 
 /// The services of the files, whose methods take bytes.

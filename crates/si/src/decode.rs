@@ -1,11 +1,14 @@
 //! JSON text to messages: the proto3 JSON mapping, with errors that name the field and its value.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use callboard_domain::names::shorten;
 use serde::{
-    Deserializer, Serialize,
-    de::{self, DeserializeOwned, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
+    Deserialize, Deserializer, Serialize,
+    de::{
+        self, DeserializeOwned, DeserializeSeed, IgnoredAny, IntoDeserializer as _, MapAccess, SeqAccess, Unexpected,
+        Visitor,
+    },
 };
 use serde_json::Value;
 
@@ -41,6 +44,37 @@ impl Malformed {
             None => format!("{here}: {}", self.detail),
         };
         Malformed { field: Some(self.field.map_or(here.to_owned(), |field| format!("{here}.{field}"))), detail }.cut()
+    }
+}
+
+/// The number of an enum, written as its name or as a number, which may be one that nothing is called by.
+pub struct Number<E>(pub i32, PhantomData<E>);
+
+impl<'de, E: Deserialize<'de> + Into<i32>> Deserialize<'de> for Number<E> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Named(PhantomData::<E>)).map(|number| Number(number, PhantomData))
+    }
+}
+
+struct Named<E>(PhantomData<E>);
+
+impl<'de, E: Deserialize<'de> + Into<i32>> Visitor<'de> for Named<E> {
+    type Value = i32;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name, or a number of 32 bits")
+    }
+
+    fn visit_i64<F: de::Error>(self, number: i64) -> Result<i32, F> {
+        i32::try_from(number).map_err(|_| F::invalid_value(Unexpected::Signed(number), &self))
+    }
+
+    fn visit_u64<F: de::Error>(self, number: u64) -> Result<i32, F> {
+        i32::try_from(number).map_err(|_| F::invalid_value(Unexpected::Unsigned(number), &self))
+    }
+
+    fn visit_str<F: de::Error>(self, name: &str) -> Result<i32, F> {
+        E::deserialize(name.into_deserializer()).map(Into::into)
     }
 }
 

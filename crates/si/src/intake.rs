@@ -317,7 +317,7 @@ impl<'a> Intake<'a> {
         if node == v1::NodeInfo::default() {
             return Ok(());
         }
-        let creates = matches!(node_action(node.action), NodeAction::Create | NodeAction::CreateDrain);
+        let creates = matches!(node_action(node.action), Some(NodeAction::Create | NodeAction::CreateDrain));
         match self.names.node(node, creates) {
             Ok((partition, node)) => self.nodes.of(partition).ok_or_else(many_partitions)?.push(node),
             Err((node, reason)) => self.rejected.push(Callback::RejectedNode { node, reason }),

@@ -175,8 +175,12 @@ impl Names {
 
     /// An entry of a node request with its partition; else its id, and why it is refused.
     pub(super) fn node(&self, node: v1::NodeInfo, creates: bool) -> Result<(Arc<str>, NodeItem), Refused> {
-        let action = node_action(node.action);
         let id: Arc<str> = node.node_id.into();
+        let action = node_action(node.action).ok_or_else(|| {
+            let reason =
+                format!("action of node {id} is {}, which stands for none: nothing was done with it", node.action);
+            (id.clone(), reason.into())
+        })?;
         if creates && id.is_empty() {
             return Err((id, "nodeID is empty: a node needs an id".into()));
         }
@@ -245,10 +249,10 @@ impl<T: Default> Groups<T> {
     }
 }
 
-/// What is to become of a node.
-pub(super) fn node_action(number: i32) -> NodeAction {
+/// What is to become of a node; `None`: the number stands for nothing.
+pub(super) fn node_action(number: i32) -> Option<NodeAction> {
     use v1::node_info::ActionFromRm;
-    match ActionFromRm::try_from(number).unwrap_or_default() {
+    Some(match ActionFromRm::try_from(number).ok()? {
         ActionFromRm::UnknownActionFromRm => NodeAction::Unknown,
         ActionFromRm::Create => NodeAction::Create,
         ActionFromRm::CreateDrain => NodeAction::CreateDrain,
@@ -256,10 +260,10 @@ pub(super) fn node_action(number: i32) -> NodeAction {
         ActionFromRm::DrainNode => NodeAction::Drain,
         ActionFromRm::DrainToSchedulable => NodeAction::DrainToSchedulable,
         ActionFromRm::Decomission => NodeAction::Decommission,
-    }
+    })
 }
 
-/// Why an allocation ends.
+/// Why an allocation ends; there is no answer that could refuse a number that stands for nothing, so it counts as 0.
 pub(super) fn termination(number: i32) -> Termination {
     match v1::TerminationType::try_from(number).unwrap_or_default() {
         v1::TerminationType::UnknownTerminationType => Termination::Unknown,

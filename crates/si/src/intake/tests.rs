@@ -56,15 +56,17 @@ fn nodes_carry_their_partition_as_attribute() {
     };
     let inward = read(Request::Nodes, &request);
     assert_eq!(inward.items, 6);
-    assert_eq!(inward.rejected.len(), 1, "a node without an id");
+    let reasons: Vec<_> = inward.rejected.iter().map(|rejected| format!("{rejected:?}")).collect();
+    assert!(reasons.len() == 2 && reasons[0].contains("nodeID is empty"), "{reasons:?}");
+    // S3: no name stands for it.
+    assert!(reasons[1].contains("action of node n3 is 77, which stands for none"), "{reasons:?}");
     let [default, gpu] = &inward.parts[..] else { panic!("two partitions: {:?}", inward.parts) };
     let Command::Nodes(items) = &default.command else { panic!() };
     assert_eq!(&*default.partition, "[rm:1]default");
     assert_eq!(items[0].attributes.get("si/node-partition").map(String::as_str), Some("[rm:1]default"));
     assert_eq!(items[0].capacity, Some(Resource::of(&[("memory", 5)])));
     assert!(items[1].attributes.is_empty(), "an update without attributes leaves them alone (SEEDS S5)");
-    assert_eq!(items[2].action, NodeAction::Unknown, "unknown numbers count as 0");
-    assert_eq!(items.len(), 3, "an empty entry is skipped (R2.3)");
+    assert_eq!(items.len(), 2, "an empty entry is skipped (R2.3)");
     let Command::Nodes(items) = &gpu.command else { panic!() };
     assert_eq!(items[0].action, NodeAction::CreateDrain);
     assert_eq!(items[0].attributes.get("si/node-partition").map(String::as_str), Some("[rm:1]gpu"));
@@ -280,6 +282,30 @@ fn faults_of_a_text_are_named_with_their_place() {
         echoed.detail.len() < 3_000 && echoed.field.is_some_and(|field| field.len() < 3_000),
         "what was sent is not sent back whole"
     );
+}
+
+#[test]
+fn numbers_of_enums_are_the_same_through_both_doors() {
+    for number in [0, 1, 5, 6, 7, 77, -1, i32::MIN, i32::MAX] {
+        let node = v1::NodeInfo { node_id: "n".into(), action: number, ..Default::default() };
+        let request = v1::NodeRequest { nodes: vec![node], ..Default::default() };
+        let text = format!(r#"{{"nodes":[{{"nodeID":"n","action":{number}}}]}}"#);
+        let (json, _) = Request::Nodes.read_json(text.as_bytes(), &names(), 9).expect("read");
+        assert_eq!(format!("{json:?}"), format!("{:?}", self::read(Request::Nodes, &request)));
+        let release =
+            v1::AllocationRelease { allocation_key: "k".into(), termination_type: number, ..Default::default() };
+        let releases = Some(v1::AllocationReleasesRequest { allocations_to_release: vec![release] });
+        let request = v1::AllocationRequest { releases, ..Default::default() };
+        let text = format!(
+            r#"{{"releases":{{"allocationsToRelease":[{{"allocationKey":"k","terminationType":{number}}}]}}}}"#
+        );
+        let (json, _) = Request::Allocations.read_json(text.as_bytes(), &names(), 9).expect("read");
+        assert_eq!(format!("{json:?}"), format!("{:?}", self::read(Request::Allocations, &request)));
+    }
+    for number in ["2147483648", "-2147483649", "1e300"] {
+        let text = format!(r#"{{"nodes":[{{"nodeID":"n","action":{number}}}]}}"#);
+        assert_eq!(fault(Request::Nodes, &text).field.as_deref(), Some("nodes[0].action"), "{number}");
+    }
 }
 
 #[test]

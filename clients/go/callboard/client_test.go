@@ -13,11 +13,16 @@
 package callboard_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +34,7 @@ import (
 	"github.com/apache/yunikorn-core/internal/record"
 	"github.com/apache/yunikorn-core/internal/server"
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
+	"google.golang.org/protobuf/proto"
 )
 
 // limit is the longest that anything may take.
@@ -185,6 +191,41 @@ func TestPredicatesEventsDumpsAndConfigurations(t *testing.T) {
 	stats := c.Stats()
 	if stats.Requests == 0 || stats.Callbacks == 0 || stats.Predicates == 0 || counted.get("Predicates") != stats.Predicates {
 		t.Errorf("not counted: %+v", stats)
+	}
+}
+
+func TestRequestsArePartOfTheirTraces(t *testing.T) {
+	var mu sync.Mutex
+	var spans []byte
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+		body, _ := io.ReadAll(request.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		spans = append(spans, body...)
+	}))
+	defer collector.Close()
+	running := server.Start(t, "--otlp-endpoint", collector.URL)
+	c, s := client(t, callboard.Options{Addrs: []string{running.GRPC}, Traceparent: func(request proto.Message) string {
+		if request, ok := request.(*si.AllocationRequest); ok {
+			return "00-" + hex.EncodeToString([]byte("trace of "+request.Allocations[0].ApplicationID)) + "-00f067aa0ba902b7-01"
+		}
+		return ""
+	}}), newShim()
+	register(t, c, s, nil)
+	nodes(t, c, 1, 1_000)
+	application(t, c, "the-app")
+	ask(t, c, "the-app", "k", 10)
+	s.until(t, "placed", func() bool { return s.Placed["k"] != "" })
+	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
+		mu.Lock()
+		told := bytes.Contains(spans, []byte("trace of the-app"))
+		mu.Unlock()
+		if told {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("no span is of the trace")
+		}
 	}
 }
 

@@ -18,6 +18,8 @@ import (
 	"log/slog"
 	"os"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 )
 
 // Options say how a client reaches its server, and what becomes of what it cannot carry on with.
@@ -42,6 +44,10 @@ type Options struct {
 	Metrics Metrics
 	// Logger; nil is slog.Default.
 	Logger *slog.Logger
+
+	// Traceparent is asked for each *si.AllocationRequest, *si.ApplicationRequest and *si.NodeRequest that is handed in, on the
+	// goroutine of the call, and gives the W3C traceparent of the trace that it is part of, or "" (docs/traces.md). Nil is "".
+	Traceparent func(request proto.Message) string
 
 	// PredicateWorkers is how many questions are put to the shim at a time; 0 is 8.
 	PredicateWorkers int

@@ -166,6 +166,7 @@ func (s *session) nodes(request *si.NodeRequest) error {
 	if err != nil {
 		return err
 	}
+	s.trace(request, parts)
 	return s.submit(parts, nil)
 }
 
@@ -175,6 +176,7 @@ func (s *session) applications(request *si.ApplicationRequest) error {
 	if err != nil {
 		return err
 	}
+	s.trace(request, parts)
 	return s.submit(parts, nil)
 }
 
@@ -184,7 +186,18 @@ func (s *session) allocations(request *si.AllocationRequest) error {
 	if err != nil {
 		return err
 	}
+	s.trace(request, parts)
 	return s.submit(parts, nil)
+}
+
+// trace names the trace that a request is part of.
+func (s *session) trace(request proto.Message, parts []part) {
+	if ask := s.client.options.Traceparent; ask != nil {
+		traceparent := ask(request)
+		for _, part := range parts {
+			part.request.Traceparent = traceparent
+		}
+	}
 }
 
 func (s *session) configure(request *si.UpdateConfigurationRequest, patience time.Duration) error {

@@ -50,6 +50,30 @@ async def test_an_ask_follows_its_application_and_responses_come_one_at_a_time(
     assert len(shim.nodes) == 4
 
 
+async def test_requests_are_part_of_their_traces(door: str, serve: StartServer, connect: MakeClient) -> None:
+    trace, told = b"the shim's trace", asyncio.Event()
+
+    async def collect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        spans = b""
+        while piece := await reader.read(1 << 16):
+            spans += piece
+            if trace in spans:
+                told.set()
+        writer.close()
+
+    async with await asyncio.start_server(collect, "127.0.0.1", 0) as collector:
+        port = collector.sockets[0].getsockname()[1]
+        server, shim = await serve("--ephemeral", "--otlp-endpoint", f"http://127.0.0.1:{port}"), Shim()
+        client = connect(server.url(door))
+        await register(client, shim)
+        await nodes(client, 1, 1_000)
+        await application(client, "app")
+        request = si.AllocationRequest(allocations=[asking("app", "k", 10)], rmID="rm-1")
+        await client.update_allocation(request, traceparent=f"00-{trace.hex()}-00f067aa0ba902b7-01")
+        async with asyncio.timeout(LIMIT):
+            await told.wait()
+
+
 async def test_predicates_events_configurations_and_counts(door: str, serve: StartServer, connect: MakeClient) -> None:
     server, shim, counted = await serve(), Shim(), Counted()
     client = connect(server.url(door), web=server.http, metrics=counted)

@@ -15,7 +15,7 @@ from callboard.grpc_link import GrpcLink
 from callboard.http_link import HttpLink
 from callboard.link import Link
 from callboard.options import Options
-from callboard.outbox import Part, allocation_parts, application_parts, node_parts
+from callboard.outbox import Part, allocation_parts, application_parts, node_parts, traced
 from callboard.proto.callboard.v1 import callboard_pb2 as ext
 from callboard.proto.si.v1 import si_pb2 as si
 from callboard.rest import Rest
@@ -85,24 +85,25 @@ class Client:
             raise NotRegisteredError
         return self._session
 
-    async def update_allocation(self, request: si.AllocationRequest) -> None:
+    async def update_allocation(self, request: si.AllocationRequest, *, traceparent: str = "") -> None:
         """Hands in asks, allocations and releases. Returns when the request has its place in the order, which it waits for
-        while too many items wait already. What is wrong with an item comes back as a response.
+        while too many items wait already. What is wrong with an item comes back as a response. `traceparent` names the
+        trace that it is part of, as W3C has it (docs/traces.md).
 
         Raises `TooLargeError` for an item that the server takes in no request.
         """
         session = self._current()
-        await session.submit(allocation_parts(request, session.outbox))
+        await session.submit(traced(allocation_parts(request, session.outbox), traceparent))
 
-    async def update_application(self, request: si.ApplicationRequest) -> None:
+    async def update_application(self, request: si.ApplicationRequest, *, traceparent: str = "") -> None:
         """Hands in applications; see `update_allocation`."""
         session = self._current()
-        await session.submit(application_parts(request, session.outbox))
+        await session.submit(traced(application_parts(request, session.outbox), traceparent))
 
-    async def update_node(self, request: si.NodeRequest) -> None:
+    async def update_node(self, request: si.NodeRequest, *, traceparent: str = "") -> None:
         """Hands in nodes; see `update_allocation`."""
         session = self._current()
-        await session.submit(node_parts(request, session.outbox))
+        await session.submit(traced(node_parts(request, session.outbox), traceparent))
 
     async def update_configuration(self, request: si.UpdateConfigurationRequest) -> None:
         """Changes the configuration behind all requests before it, and waits for the outcome.

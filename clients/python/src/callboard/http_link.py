@@ -133,7 +133,7 @@ class HttpLink(Link):
             assert kind is not None
             nodes = list(request.heartbeat.node_ids)
             content = {"nodes": nodes} if kind == "heartbeat" else MessageToDict(getattr(request, kind))
-            answer = await self._numbered(request.sequence, "POST", PATHS[kind], content)
+            answer = await self._numbered(request.sequence, "POST", PATHS[kind], content, request.traceparent)
             too_large = answer.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE
             if too_large or answer.status_code == httpx.codes.BAD_REQUEST:
                 raise Fault(Kind.BROKEN, _detail(answer), refused_request=request.sequence, too_large=too_large)
@@ -141,9 +141,11 @@ class HttpLink(Link):
             raise _fault(answer)
         self._acks.put_nowait(_ack(self._epoch, int(answer.headers["X-Callboard-Ack"])))
 
-    async def _numbered(self, sequence: int, verb: str, path: str, content: object) -> httpx.Response:
+    async def _numbered(self, sequence: int, verb: str, path: str, content: object, traceparent: str = "") -> httpx.Response:
         """Sends a request until there is room for it."""
         headers = {"X-Callboard-Seq": str(sequence), "X-Callboard-Epoch": str(self._epoch)}
+        if traceparent:
+            headers["traceparent"] = traceparent
         # It is answered when it was applied, which may wait for a directory or a disk.
         patience = httpx.Timeout(OPENING, read=None)
         wait = 0.01

@@ -171,6 +171,14 @@ class Part:
     items: int
 
 
+def traced(parts: list[Part], traceparent: str) -> list[Part]:
+    """The parts, which are of this trace; "": of none that is named."""
+    if traceparent:
+        for part in parts:
+            part.request.traceparent = traceparent
+    return parts
+
+
 def _chunks(entries: Sequence[T], items: Callable[[T], int], most: int, size: int) -> Iterable[tuple[list[T], int]]:
     """Parts of a list that the server takes as one request each, with their items."""
     part: list[T] = []
@@ -223,7 +231,7 @@ def _halves(request: ext.Request) -> list[Part]:
             requests = [ext.Request(allocation=part) for part in parts]
         case _:
             requests = []
-    return [Part(half, _items(half)) for half in requests]
+    return traced([Part(half, _items(half)) for half in requests], request.traceparent)
 
 
 def _halved(entries: Sequence[T]) -> list[Sequence[T]]:

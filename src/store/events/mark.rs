@@ -28,10 +28,32 @@ const SHORT: usize = 32;
 pub struct Mark {
     file: File,
     path: PathBuf,
-    beside: Option<File>,
+    beside: Option<Beside>,
     reserved: u64,
     alive: Nanos,
     believed: Nanos,
+}
+
+/// The file beside the directory.
+pub struct Beside {
+    file: File,
+    path: PathBuf,
+    /// Ids below this were given out, as far as it knows.
+    pub known: u64,
+}
+
+impl Beside {
+    /// Opens or makes it.
+    pub fn open(path: &Path) -> io::Result<Beside> {
+        let (file, found) = open_at(path)?;
+        let known = if let Found::Whole(left) = found { left.reserved } else { 0 };
+        Ok(Beside { file, path: path.to_owned(), known })
+    }
+
+    /// An error of it, which is told as one of the mark.
+    fn named(&self, error: &io::Error) -> io::Error {
+        io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
+    }
 }
 
 /// What an earlier process left.
@@ -59,16 +81,11 @@ pub enum Found {
 }
 
 impl Mark {
-    /// Opens or makes the file, and the one beside the directory. Also says below which id that one has all that were given out.
-    pub fn open(directory: &Path, beside: Option<&Path>) -> io::Result<(Mark, Found, u64)> {
+    /// Opens or makes the file.
+    pub fn open(directory: &Path, beside: Option<Beside>) -> io::Result<(Mark, Found)> {
         let path = directory.join("mark");
         let (file, found) = open_at(&path)?;
-        let (beside, known) = match beside.map(open_at).transpose()? {
-            Some((file, Found::Whole(left))) => (Some(file), left.reserved),
-            Some((file, _)) => (Some(file), 0),
-            None => (None, 0),
-        };
-        Ok((Mark { file, path, beside, reserved: 0, alive: Nanos::ZERO, believed: Nanos::ZERO }, found, known))
+        Ok((Mark { file, path, beside, reserved: 0, alive: Nanos::ZERO, believed: Nanos::ZERO }, found))
     }
 
     /// The file, for messages.
@@ -109,7 +126,7 @@ impl Mark {
         // First: while it says less than the mark itself, that counts.
         self.write_beside(next)?;
         if let Some(beside) = &self.beside {
-            beside.sync_data()?;
+            beside.file.sync_data().map_err(|error| beside.named(&error))?;
         }
         self.write(next, next)?;
         self.reserved = next;
@@ -133,7 +150,8 @@ impl Mark {
 
     fn write_beside(&mut self, reserved: u64) -> io::Result<()> {
         let bytes = self.bytes(reserved, u64::MAX);
-        self.beside.as_mut().map_or(Ok(()), |file| write_at(file, &bytes))
+        let Some(beside) = &mut self.beside else { return Ok(()) };
+        write_at(&mut beside.file, &bytes).map_err(|error| beside.named(&error))
     }
 
     fn bytes(&self, reserved: u64, closed: u64) -> [u8; LENGTH] {

@@ -12,7 +12,7 @@ use super::{
     Limits, OpenError,
     clock::Believed,
     frame,
-    mark::{AHEAD, Found, Left, Mark},
+    mark::{AHEAD, Beside, Found, Left, Mark},
     numbers::{Numbers, Row},
     reader::Reader,
     segment::{self, HEADER, Header, Segment, Shared, Start, UNKNOWN},
@@ -123,8 +123,9 @@ pub fn open(directory: &Path, beside: Option<&Path>, limits: Limits, clock: Cloc
             segments[at - 1].oldest = segments[at].oldest;
         }
     }
-    let (mut mark, found, known) =
-        Mark::open(directory, beside).map_err(failed("open the mark", &directory.join("mark")))?;
+    let beside = beside.map(|path| Beside::open(path).map_err(failed("open the mark", path))).transpose()?;
+    let known = beside.as_ref().map_or(0, |beside| beside.known);
+    let (mut mark, found) = Mark::open(directory, beside).map_err(failed("open the mark", &directory.join("mark")))?;
     let (file, numbers) = Numbers::open(directory).map_err(failed("read the numbers", &directory.join("numbers")))?;
     let (mut next, mut reason) = resume_at(end, &found, segments.is_empty(), &mark.path().display());
     if known > next {

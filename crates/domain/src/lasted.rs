@@ -15,6 +15,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use super::{
     event::{Change, Detail, Event, EventKind},
+    partition::PARTITION_REMOVED,
     resources::Resource,
     sorted::Texts,
     survival::{Curve, Span},
@@ -158,6 +159,7 @@ impl Lasted {
                 self.open.insert((event.object.clone(), event.reference.clone()), event.at);
                 self.waited(event, true, tell);
             }
+            (EventKind::App, Change::Set, _) if *event.message == *PARTITION_REMOVED => self.forget_running(),
             (EventKind::App, Change::Remove, detail) if !event.reference.is_empty() => {
                 let since = self.open.remove(&(event.object.clone(), event.reference.clone()));
                 let (Some(since), Detail::AllocCancel, Some(size)) = (since, detail, &event.resource) else { return };
@@ -197,7 +199,8 @@ impl Lasted {
         }
     }
 
-    /// Events are missing: what was thought to run may have ended, and what was thought to wait may have been placed.
+    /// Events are missing, and what was thought to run may have ended, and what was thought to wait may have been placed; or the session
+    /// ends, and what goes with it may run on.
     pub fn forget_running(&mut self) {
         self.open.clear();
         self.asked.clear();

@@ -53,6 +53,22 @@ fn practised() -> Env {
 }
 
 #[test]
+fn what_goes_with_its_session_did_not_end() {
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 100);
+    for app in ["app-1", "app-2"] {
+        env.app(app, "root.a");
+        env.ask((0..5).map(|n| Ask::new(app, &n.to_string(), 10)).collect());
+    }
+    env.pass(60);
+    env.release("app-1", "0", Termination::StoppedByRm);
+    assert_eq!(lasted(&env).ended(), 1);
+    // Slice by slice: the shim goes, and its pods run on.
+    env.stop(3);
+    assert_eq!(lasted(&env).ended(), 1);
+}
+
+#[test]
 fn the_range_is_that_of_how_long_others_lasted() {
     let mut env = practised();
     env.app("one", "root.a");

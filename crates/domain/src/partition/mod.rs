@@ -51,6 +51,7 @@ mod states;
 mod swaps;
 mod tables;
 mod teardown;
+pub(crate) use teardown::PARTITION_REMOVED;
 mod turns;
 pub mod whatif;
 pub mod when;

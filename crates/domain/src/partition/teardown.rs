@@ -10,7 +10,8 @@ use crate::{
 };
 
 /// Why applications fail whose partition goes (R3.3).
-const PARTITION_REMOVED: &str = "PartitionRemoved";
+/// Why applications fail at the end of their session.
+pub(crate) const PARTITION_REMOVED: &str = "PartitionRemoved";
 
 /// An application that is on its way out with its partition.
 #[derive(Clone, Debug)]

@@ -11,9 +11,7 @@
 //! | `carries/<rm>`, with a lease | whoever puts that log into etcd; there is no head yet |
 //! | `snap/<rm>/<index>/<number>` | a snapshot in parts of at most [`PART`] bytes |
 //!
-//! `<rm>` is the id of the resource manager as directories of local logs are named.
-
-use std::path::Path;
+//! `<rm>` is the id of the resource manager as [`log::name`] writes it.
 
 use serde::{Deserialize, Serialize};
 
@@ -147,7 +145,7 @@ impl Keys {
 
     /// The name of a resource manager in keys.
     pub fn name(rm: &str) -> String {
-        log::directory(Path::new(""), rm).to_string_lossy().into_owned()
+        log::name(rm)
     }
 
     /// All servers, from and up to.
@@ -274,6 +272,8 @@ mod tests {
     fn keys_are_read_as_they_are_named() {
         let keys = Keys::new("/callboard/prod/");
         let name = Keys::name("RM/1");
+        // Only in a directory something else has that name.
+        assert_eq!(Keys::name("mark"), "mark");
         assert_eq!(keys.read(keys.head(&name).as_bytes()), Some(Key::Head(&name)));
         assert_eq!(keys.read(keys.log(&name, 17).as_bytes()), Some(Key::Log(&name, 17)));
         assert_eq!(keys.read(keys.server("a-b").as_bytes()), Some(Key::Server("a-b")));

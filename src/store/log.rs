@@ -98,9 +98,17 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WriteE
     move |source| WriteError { action, path, source: Arc::new(source) }
 }
 
-/// The directory of a resource manager in that of all logs: its id with what file systems may not like escaped, of a long one the
-/// beginning and its SHA-256.
+/// The directory of a resource manager in that of all logs: its [`name`], but not that of a file which is there.
 pub fn directory(base: &Path, rm: &str) -> PathBuf {
+    match rm {
+        "mark" => base.join("%6dark"),
+        "kept" => base.join("%6bept"),
+        rm => base.join(name(rm)),
+    }
+}
+
+/// The id of a resource manager with what file systems may not like escaped, of a long one the beginning and its SHA-256.
+pub fn name(rm: &str) -> String {
     let mut name = String::with_capacity(rm.len());
     for byte in rm.bytes() {
         match byte {
@@ -108,7 +116,7 @@ pub fn directory(base: &Path, rm: &str) -> PathBuf {
             _ => name.push_str(&format!("%{byte:02x}")),
         }
     }
-    base.join(super::files::name_of(name, rm))
+    super::files::name_of(name, rm)
 }
 
 /// Gives a directory that an earlier release named in another way the name that it has now; gives where it is.

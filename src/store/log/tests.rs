@@ -265,11 +265,12 @@ fn each_resource_manager_has_a_directory_of_its_own() {
     let [one, other] = ["plumless", "buckeroo"].map(|end| "x".repeat(300) + end);
     let sum = |rm: &str| crc32fast::hash(rm.as_bytes());
     assert_eq!(sum(&one), sum(&other));
-    let names = ["rm-1", "RM-1", "rm/1", "rm.1", "..", "ä", &long, &"x".repeat(255), &one, &other];
+    let names = ["rm-1", "RM-1", "rm/1", "rm.1", "..", "ä", "mark", "kept", &long, &"x".repeat(255), &one, &other];
     let all: std::collections::BTreeSet<_> = names.iter().map(|rm| directory(base, rm)).collect();
     assert_eq!(all.len(), names.len());
     for path in all {
         assert!(path.parent() == Some(base) && path.file_name().unwrap().len() <= 200, "{path:?}");
+        assert!(path != base.join("mark") && path != base.join("kept"), "{path:?}");
     }
 }
 
@@ -381,7 +382,7 @@ fn what_a_full_disk_left_of_a_write_goes_before_another_segment_begins() {
 
 #[test]
 fn a_directory_tells_its_resource_manager() {
-    for rm in ["rm-1", "RM 1", "a/b.c", "ä%", ".."] {
+    for rm in ["rm-1", "RM 1", "a/b.c", "ä%", "..", "mark", "kept", "marks"] {
         assert_eq!(rm_of(&directory(Path::new("/log"), rm)).as_deref(), Some(rm));
     }
     assert_eq!(rm_of(&directory(Path::new("/log"), &"x".repeat(300))), None);

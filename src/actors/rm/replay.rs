@@ -205,7 +205,11 @@ fn examine(logs: &Logs, dir: &Path, before: Before, progress: &Progress) -> Resu
             // The last registration may be behind the damage.
             return Ok(Some(damaged(&cut.to_string())));
         }
-        tracing::warn!(code = "log-cut", "log {cut}: it is cut off, nobody was told of it");
+        tracing::warn!(
+            code = "log-cut",
+            "log {cut}: it is cut off. Where a server was killed while it wrote this, nobody was told of it; where something else \
+             shortened the file, shims may have been told of what is missing"
+        );
         if !crate::domain::planted!("torn-kept") {
             cut.repair().map_err(unreadable)?;
         }

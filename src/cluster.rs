@@ -70,6 +70,8 @@ struct Shown {
     trouble: Cell<Option<Arc<str>>>,
     /// HTTP doors of the other servers, as base URLs.
     others: Cell<Arc<[String]>>,
+    /// How many logs are read of those that there were at the start, and how many there were, until that is all of them.
+    reads: Cell<Option<(usize, usize)>>,
 }
 
 #[derive(Default)]
@@ -185,6 +187,10 @@ impl Leaders for Cluster {
 
     fn trouble(&self) -> Option<Arc<str>> {
         self.shown.trouble.get()
+    }
+
+    fn reads(&self) -> Option<(usize, usize)> {
+        self.shown.reads.get()
     }
 
     fn others(&self) -> Arc<[String]> {

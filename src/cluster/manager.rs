@@ -237,6 +237,8 @@ pub struct Manager {
     /// Takes what is to be carried out of that.
     apply: UnboundedSender<Apply>,
     unheard: Unheard,
+    /// Resource managers that were there at the start and are not read yet, by their names in keys; and how many were there.
+    unread: (Vec<String>, usize),
 }
 
 impl Manager {
@@ -286,6 +288,7 @@ impl Manager {
             config: SharedConfig::default(),
             apply,
             unheard: Unheard::default(),
+            unread: Default::default(),
         })
     }
 
@@ -308,6 +311,8 @@ impl Manager {
                 Ok(Ok(present)) => {
                     self.take_in(present);
                     if let Some(opened) = opened.take() {
+                        self.unread = (self.known.keys().cloned().collect(), self.known.len());
+                        self.see_unread();
                         let _ = self.apply.send(Apply::Opened(opened));
                     }
                     left = self.follow().await;

@@ -4,7 +4,7 @@
 use std::{borrow::Cow, fmt::Write as _};
 
 use actix_web::{
-    Error, HttpRequest, HttpResponse, ResponseError as _,
+    Error, HttpMessage as _, HttpRequest, HttpResponse, ResponseError as _,
     body::{BoxBody, MessageBody},
     dev::{ServiceRequest, ServiceResponse},
     http::{
@@ -15,7 +15,7 @@ use actix_web::{
     web::{Bytes, Data, Payload},
 };
 
-use super::{doors::Doors, forward, problem::Problem, routes, shim::body, ws_v1::url};
+use super::{doors::Doors, forward, guard, problem::Problem, routes, shim::body, ws_v1::url};
 use crate::messages::{
     leaders::Fresh,
     rm::{Refusal, RefusalKind},
@@ -102,7 +102,15 @@ pub async fn gate(
             if listing.partition(&name).is_none() {
                 // It may have come just now, or nobody asked before.
                 leaders.freshen().await;
+                let reads = doors.topology.reads();
                 listing = directory.get();
+                if let Some(reads) = reads.filter(|_| listing.partition(&name).is_none()) {
+                    let (payload, why) =
+                        (request.take_payload(), format!("partition '{name}' is not known yet: {reads}"));
+                    let status = StatusCode::SERVICE_UNAVAILABLE;
+                    let answer = guard::refused(request.request(), payload, status, why).await;
+                    return Ok(request.into_response(answer));
+                }
             }
             let Some(entry) = listing.partition(&name).filter(|entry| entry.followed) else {
                 return next.call(request).await.map(ServiceResponse::map_into_boxed_body);

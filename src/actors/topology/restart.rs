@@ -33,6 +33,8 @@ const AT_ONCE: usize = 4;
 const LOG: &str = "log";
 /// How often it says how far that is.
 const TELL: Duration = Duration::from_millis(200);
+/// A server of a cluster that has not read all logs by then counts as ready without them.
+const READ: Duration = Duration::from_secs(60);
 
 impl Topology {
     /// From now on what goes in is recorded.
@@ -57,10 +59,31 @@ impl Topology {
         self.leaders.get().map(|leaders| &**leaders)
     }
 
-    /// It is known who leads what: requests are welcome.
-    pub fn opened(&self) {
+    /// It is known who leads what: requests are let in. The server is ready when it has read what others lead.
+    pub fn opened(self: &Arc<Self>) {
         self.opening.store(None);
-        self.ready.done(LOG);
+        let Some(mut unread) = self.unread() else { return self.ready.done(LOG) };
+        let (topology, began) = (self.clone(), Instant::now());
+        actix::spawn(async move {
+            while began.elapsed() < READ {
+                topology.ready.waits(LOG, unread);
+                // Also for readers to see the last of it.
+                tokio::time::sleep(TELL).await;
+                let Some(more) = topology.unread() else { break };
+                unread = more;
+            }
+            topology.ready.done(LOG);
+        });
+    }
+
+    /// Why not everything may be seen here yet that others lead.
+    pub fn reads(&self) -> Option<String> {
+        self.unread().or_else(|| self.ready.look(false).waits.remove(LOG))
+    }
+
+    fn unread(&self) -> Option<String> {
+        let (read, all) = self.leaders()?.reads()?;
+        Some(format!("the server reads the logs of resource managers from etcd: {read} of {all} are done"))
     }
 
     /// Where resource managers keep their logs.

@@ -36,6 +36,7 @@ impl Modest {
 impl Manager {
     /// Looks what is to be done.
     pub(super) fn look(&mut self) {
+        self.see_unread();
         self.probe();
         self.compact();
         self.ask_etcd();
@@ -117,6 +118,21 @@ impl Manager {
         for name in take {
             self.take(name);
         }
+    }
+
+    /// Shows how far the logs are read that there were at the start. One that cannot be read is not waited for.
+    pub(super) fn see_unread(&mut self) {
+        let (names, all) = &mut self.unread;
+        if names.is_empty() {
+            return;
+        }
+        names.retain(|name| match self.known.get(name).map(|known| &known.role) {
+            Some(Role::Follows(following)) => {
+                !following.seen.is_loaded() && !matches!(following.seen.fault(), Some(Fault::Broken(_)))
+            }
+            _ => false,
+        });
+        self.shown.reads.set((!names.is_empty()).then(|| (*all - names.len(), *all)));
     }
 
     /// Nobody leads it any more.

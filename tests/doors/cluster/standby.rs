@@ -42,6 +42,31 @@ async fn by_page(server: &Server, method: &str, path: &str, body: &Value) -> (u1
 }
 
 #[tokio::test]
+async fn a_server_is_ready_when_it_has_read_what_others_lead() {
+    let Some(etcd) = rig::etcd("a_server_is_ready_when_it_has_read_what_others_lead") else { return };
+    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let leader = start(&etcd, one.path(), NEVER);
+    session(&leader).await;
+    let mut command = rig::serve(&etcd.url(), two.path(), NEVER, &[]);
+    command.env("CALLBOARD_TEST_READ_MILLIS", "3000");
+    let other = rig::started(command);
+    let (nodes, drain) = ("/api/v1/partition/default/nodes", "/api/v1/partition/default/resource/drain");
+    let why = "the server reads the logs of resource managers from etcd: 0 of 1 are done";
+    let (status, _, ready) = read(&other, "/readyz").await;
+    assert_eq!((status, &ready["waits"]["log"]), (503, &json!(why)));
+    let (status, told) = other.get(nodes).await;
+    assert_eq!(status, 503, "{told}");
+    assert!(told.to_string().contains(why), "{told}");
+    let drained = other.http.post(other.url(drain)).json(&json!({"targets": "n0"})).send().await.expect("an answer");
+    assert_eq!((drained.status().as_u16(), drained.headers()["retry-after"].to_str().expect("text")), (503, "1"));
+    common::answer("/readyz", async || read(&other, "/readyz").await.0, |status| *status == 200).await;
+    assert_eq!(other.get(nodes).await.0, 200);
+    assert_eq!(other.send("POST", drain, &json!({"targets": "n0"})).await.0, 307);
+    // What is not there is not there.
+    assert_eq!(other.get("/api/v1/partition/other/nodes").await.0, 404);
+}
+
+#[tokio::test]
 async fn reads_are_answered_by_those_who_follow_and_say_how_fresh_they_are() {
     let Some(mut etcd) = rig::etcd("reads_are_answered_by_those_who_follow_and_say_how_fresh_they_are") else { return };
     let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));

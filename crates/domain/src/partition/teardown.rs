@@ -10,7 +10,6 @@ use crate::{
 };
 
 /// Why applications fail whose partition goes (R3.3).
-/// Why applications fail at the end of their session.
 pub(crate) const PARTITION_REMOVED: &str = "PartitionRemoved";
 
 /// An application that is on its way out with its partition.

@@ -307,10 +307,9 @@ impl Partition {
         let failures = self.allocs[alloc].failures.as_deref();
         let failed = failures.and_then(|failures| self.node_by_id.get(&failures.node)).copied();
         let other = |node| Some(node) != failed && self.takes(alloc, node, resource);
-        self.index.first(resource, other).or_else(|| {
-            failed?;
-            self.index.first(resource, |node| self.takes(alloc, node, resource))
-        })
+        let listed = |node: &NodeIx| self.nodes[*node].sort_key.is_some();
+        let last = || failed.filter(|node| listed(node) && self.takes(alloc, *node, resource));
+        self.index.first(resource, other).or_else(last)
     }
 
     /// A node in the sort order takes the ask.

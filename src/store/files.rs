@@ -139,6 +139,11 @@ pub fn remove(path: &Path) -> io::Result<()> {
     flush_names_at(path)
 }
 
+/// A text as a file of one line has it: with its checksum, which tells a flipped bit from another text.
+pub fn checked(text: &str) -> String {
+    format!("{text} {:08x}\n", crc32fast::hash(text.as_bytes()))
+}
+
 /// A name for a file: names are at most 255 bytes long, so of a longer one the beginning, and the SHA-256 of what it stands for.
 pub fn name_of(mut name: String, whole: &str) -> String {
     if name.len() > 200 {

@@ -117,7 +117,7 @@ impl Kept {
     fn write(&self) {
         let Some(file) = &self.file else { return };
         let json = serde_json::to_string(self).unwrap_or_default();
-        if let Err(error) = files::replace_unflushed(file, checked(&json).as_bytes()) {
+        if let Err(error) = files::replace_unflushed(file, files::checked(&json).as_bytes()) {
             tracing::warn!(
                 code = "kept-unwritten",
                 "{}: {error}: after a restart partitions may be called otherwise, and settings differ",
@@ -127,16 +127,11 @@ impl Kept {
     }
 }
 
-/// As it is in the file.
-fn checked(json: &str) -> String {
-    format!("{json} {:08x}\n", crc32fast::hash(json.as_bytes()))
-}
-
 /// What a file says; those of earlier releases have no checksum and no end of the line.
 fn read(bytes: &[u8]) -> Result<Kept, String> {
     let text = str::from_utf8(bytes).map_err(|error| error.to_string())?;
     let json = match text.trim_end_matches('\n').rsplit_once(' ') {
-        Some((json, _)) if checked(json) == text => json,
+        Some((json, _)) if files::checked(json) == text => json,
         _ if text.ends_with('}') => text,
         _ => return Err("it is damaged".to_owned()),
     };

@@ -125,8 +125,7 @@ impl Mark {
     fn write(&self, dir: &Path) -> io::Result<()> {
         files::replace_with(&dir.join(FILE), |file| {
             let json = serde_json::to_string(&Mark { made: made(&file.metadata()?), ..self.clone() })?;
-            let crc = crc32fast::hash(json.as_bytes());
-            writeln!(file, "{json} {crc:08x}")
+            file.write_all(files::checked(&json).as_bytes())
         })
     }
 }

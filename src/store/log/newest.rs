@@ -59,5 +59,5 @@ pub fn forget(dir: &Path) -> io::Result<()> {
 }
 
 fn line(first: u64) -> String {
-    format!("{first} {:08x}\n", crc32fast::hash(first.to_string().as_bytes()))
+    files::checked(&first.to_string())
 }

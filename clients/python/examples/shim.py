@@ -65,7 +65,8 @@ async def main(addr: str, commands: list[str]) -> None:
         asks = [si.Allocation(allocationKey=key, applicationID=APP, resourcePerAlloc=size) for key in shim.commands]
         await client.update_allocation(si.AllocationRequest(rmID=RM, allocations=asks))
         for _ in asks:
-            print(await shim.left.get(), flush=True)
+            # In one piece, whatever the commands print meanwhile.
+            print(f"{await shim.left.get()}\n", end="", flush=True)
         await client.unregister()
 
 

@@ -20,8 +20,11 @@ use hyper_util::{
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 
+use self::there::There;
 use super::problem::{LEADER, Problem};
-use crate::messages::leaders::Leader;
+use crate::{actors::topology::Topology, messages::leaders::Leader};
+
+mod there;
 
 /// How long it may take to reach a server.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -73,65 +76,87 @@ impl Forward {
         !has(FORWARDED) && (self.always || has("sec-fetch-mode") || is_websocket(request))
     }
 
-    /// Sends it on, with what its body was, and gives the answer.
-    pub async fn send(&self, leader: &Leader, request: &HttpRequest, body: Bytes) -> HttpResponse {
-        let answer = match self.ask(leader, request, body, false).await {
+    /// Sends it on, with what its body was, and gives the answer, as far as that server is there.
+    pub async fn send(
+        &self,
+        topology: &Arc<Topology>,
+        leader: &Leader,
+        request: &HttpRequest,
+        body: Bytes,
+    ) -> HttpResponse {
+        let (answer, there) = match self.ask(topology, leader, request, body, false).await {
             Ok(answer) => answer,
             Err(problem) => return problem.error_response(),
         };
         let (head, body) = answer.into_parts();
         let mut told = begin(head.status.as_u16(), &head.headers);
-        let pieces = body.into_data_stream();
-        told.streaming(pieces.map(|piece| piece.map_err(io::Error::other)))
+        let pieces = body.into_data_stream().map(|piece| piece.map_err(io::Error::other));
+        told.streaming(there.pieces(pieces, there::Last::of(request.path(), &head.headers)))
     }
 
-    /// Opens a WebSocket there, and passes on what comes from both sides until one of them ends.
-    pub async fn tunnel(&self, leader: &Leader, request: &HttpRequest, mut payload: Payload) -> HttpResponse {
-        let answer = match self.ask(leader, request, Bytes::new(), true).await {
+    /// Opens a WebSocket there, and passes on what comes from both sides until one of them ends, or that server is gone.
+    pub async fn tunnel(
+        &self,
+        topology: &Arc<Topology>,
+        leader: &Leader,
+        request: &HttpRequest,
+        mut payload: Payload,
+    ) -> HttpResponse {
+        let (answer, there) = match self.ask(topology, leader, request, Bytes::new(), true).await {
             Ok(answer) => answer,
             Err(problem) => return problem.error_response(),
         };
         let (status, headers) = (answer.status(), answer.headers().clone());
         if status.as_u16() != StatusCode::SWITCHING_PROTOCOLS.as_u16() {
-            let body = answer.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-            return begin(status.as_u16(), &headers).body(body);
+            return match there.during(answer.into_body().collect()).await {
+                Ok(body) => begin(status.as_u16(), &headers).body(body.map(|body| body.to_bytes()).unwrap_or_default()),
+                Err(problem) => problem.error_response(),
+            };
         }
         let upgraded = match hyper::upgrade::on(answer).await {
             Ok(upgraded) => TokioIo::new(upgraded),
             Err(error) => return unreachable(leader, &error).error_response(),
         };
         let (reads, mut writes) = tokio::io::split(upgraded);
+        let inward = there.clone();
         rt::spawn(async move {
-            while let Some(Ok(piece)) = payload.next().await {
-                if writes.write_all(&piece).await.is_err() {
-                    break;
+            let passed_on = async {
+                while let Some(Ok(piece)) = payload.next().await {
+                    if writes.write_all(&piece).await.is_err() {
+                        break;
+                    }
                 }
-            }
-            // Where the other side is gone, there is nobody to tell.
-            let _ = writes.shutdown().await;
+                // Where the other side is gone, there is nobody to tell.
+                let _ = writes.shutdown().await;
+            };
+            // One that hangs takes nothing, for ever.
+            let _ = inward.during(passed_on).await;
         });
         let mut told = begin(status.as_u16(), &headers);
-        told.upgrade("websocket").streaming(pieces(reads))
+        told.upgrade("websocket").streaming(there.pieces(Box::pin(pieces(reads)), there::Last::socket()))
     }
 
     /// Its sender follows no redirect, so this server does where the other has just handed over, once.
     async fn ask(
         &self,
+        topology: &Arc<Topology>,
         leader: &Leader,
         request: &HttpRequest,
         body: Bytes,
         upgrade: bool,
-    ) -> Result<Response<Incoming>, Problem> {
+    ) -> Result<(Response<Incoming>, There), Problem> {
         let moved = |answer: &Response<Incoming>| answer.status().as_u16() == StatusCode::TEMPORARY_REDIRECT.as_u16();
-        let answer = self.ask_once(leader, request, body.clone(), upgrade).await?;
+        let there = There::new(topology.clone(), &leader.http, true);
+        let answer = there.during(self.ask_once(leader, request, body.clone(), upgrade)).await??;
         if !moved(&answer) {
-            return Ok(answer);
+            return Ok((answer, there));
         }
         if let Some(http) = answer.headers().get(LEADER).and_then(|at| at.to_str().ok()) {
             let next = Leader { http: http.to_owned(), grpc: String::new() };
-            let answer = self.ask_once(&next, request, body, upgrade).await?;
+            let there = There::new(topology.clone(), &next.http, false);
+            let answer = there.during(self.ask_once(&next, request, body, upgrade)).await??;
             if !moved(&answer) {
-                return Ok(answer);
+                return Ok((answer, there));
             }
         }
         let detail = format!("the server at {} does not lead any more: try again", leader.http);
@@ -227,13 +252,14 @@ mod tests {
     async fn who_has_just_handed_over_is_not_the_last_to_be_asked() {
         let tls = callboard_client::trust::client(rustls::RootCertStore::empty()).unwrap();
         let forward = Forward::new(tls, true);
+        let topology = crate::actors::rm::tests::topology();
         let leads = server(None);
         let once = server(Some(leads.clone()));
         let twice = server(Some(once.clone()));
         let request = TestRequest::post().uri("/si/v1/rm/rm-1/nodes").to_http_request();
         for (at, status) in [(&leads, 200), (&once, 200), (&twice, 503)] {
             let leader = Leader { http: at.clone(), grpc: String::new() };
-            let answer = forward.send(&leader, &request, Bytes::from_static(b"said")).await;
+            let answer = forward.send(&topology, &leader, &request, Bytes::from_static(b"said")).await;
             assert_eq!(answer.status().as_u16(), status, "{at}");
             let told = to_bytes(answer.into_body()).await.unwrap();
             assert_eq!(&told[..] == b"said", status == 200, "{told:?}");

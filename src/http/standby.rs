@@ -194,10 +194,10 @@ async fn refer(doors: &Doors, request: &mut ServiceRequest, refusal: Refusal) ->
         return Problem::from(refusal).error_response();
     };
     if forward::is_websocket(request.request()) {
-        return forward.tunnel(&leader, request.request(), payload).await;
+        return forward.tunnel(&doors.topology, &leader, request.request(), payload).await;
     }
     match body::bytes(request.request(), payload, doors.limits().body()).await {
-        Ok(body) => forward.send(&leader, request.request(), body).await,
+        Ok(body) => forward.send(&doors.topology, &leader, request.request(), body).await,
         Err(unread) => Problem::from(unread).error_response(),
     }
 }
@@ -211,7 +211,7 @@ pub async fn elsewhere(
 ) -> Result<HttpResponse, Problem> {
     let leader = problem.leader.clone().filter(|_| problem.status == StatusCode::TEMPORARY_REDIRECT);
     match (leader, doors.forward.as_ref().filter(|forward| forward.takes(request))) {
-        (Some(leader), Some(forward)) => Ok(forward.send(&leader, request, sent).await),
+        (Some(leader), Some(forward)) => Ok(forward.send(&doors.topology, &leader, request, sent).await),
         _ => Err(problem),
     }
 }

@@ -10,7 +10,7 @@ mod pace;
 pub(super) mod query;
 pub mod registration;
 mod requests;
-mod stream;
+pub mod stream;
 mod ws;
 
 use actix_web::http::Method;

@@ -73,10 +73,30 @@ pub async fn attach(
     Ok((open.map_err(|_| not_registered("a stream", &handle.id))??, words))
 }
 
-#[derive(Clone, Copy)]
-enum Framing {
+/// How lines stand in the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// Each ends with a line feed.
     Lines,
+    /// As server-sent events.
     Sse,
+}
+
+impl Framing {
+    /// The line that says why nothing comes after it.
+    pub fn closing(self, closing: &Closing, piece: &mut Vec<u8>) {
+        match self {
+            Framing::Lines => {
+                line::write_closing(closing, piece);
+                piece.push(b'\n');
+            }
+            Framing::Sse => {
+                piece.extend_from_slice(b"event: closing\ndata: ");
+                line::write_closing(closing, piece);
+                piece.extend_from_slice(b"\n\n");
+            }
+        }
+    }
 }
 
 fn pieces(
@@ -129,7 +149,7 @@ impl Pieces {
                 self.frame(&line, &mut piece);
                 self.written = Some(line.seq);
             } else if let Some(closing) = self.closing.take() {
-                self.frame_closing(&closing, &mut piece);
+                self.framing.closing(&closing, &mut piece);
                 self.end = true;
                 break;
             } else if let Ok(word) = self.words.try_recv() {
@@ -158,20 +178,6 @@ impl Pieces {
             Framing::Sse => {
                 piece.extend_from_slice(format!("id: {}\ndata: ", entry.seq).as_bytes());
                 line::write(entry, piece);
-                piece.extend_from_slice(b"\n\n");
-            }
-        }
-    }
-
-    fn frame_closing(&self, closing: &Closing, piece: &mut Vec<u8>) {
-        match self.framing {
-            Framing::Lines => {
-                line::write_closing(closing, piece);
-                piece.push(b'\n');
-            }
-            Framing::Sse => {
-                piece.extend_from_slice(b"event: closing\ndata: ");
-                line::write_closing(closing, piece);
                 piece.extend_from_slice(b"\n\n");
             }
         }

@@ -9,6 +9,7 @@ mod config;
 mod drain;
 mod events;
 mod faults;
+mod hangs;
 mod journal;
 mod members;
 mod proxy;

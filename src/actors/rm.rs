@@ -211,8 +211,8 @@ impl RmActor {
     /// Sends what streams may take, after the buffer or a stream changed. An overflow ends the session.
     fn pump(&mut self, ctx: &mut Context<Self>) {
         self.collect();
-        let Some(session) = &self.session else { return };
-        let more = self.streams.pump(&session.buffer, session.budget.pressure(), &session.traced);
+        let Some(session) = &mut self.session else { return };
+        let more = self.streams.pump(&mut session.buffer, session.budget.pressure(), &session.traced);
         if more && !std::mem::replace(&mut self.pumping, true) {
             // Others on this thread come in between.
             ctx.spawn(tokio::task::yield_now().into_actor(self).map(|(), actor, ctx| {
@@ -305,7 +305,8 @@ impl RmActor {
         };
         let sequence = match want {
             Want::All { after, predicates } => {
-                let after = session.resume(after)?;
+                let after =
+                    session.resume(after).inspect_err(|_| session.say_ahead(&self.id, after, self.log.as_ref()))?;
                 let before = self.streams.all.as_ref().map(Stream::held);
                 for (partition, questions) in session.questions.resume(after, before) {
                     session.unanswered(&partition, questions);

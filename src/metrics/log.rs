@@ -38,7 +38,7 @@ impl LogMetrics {
             snapshot_seconds: gauge("callboard_log_snapshot_seconds", "How long the last snapshot took.")?,
             lost: counter(
                 "callboard_log_lost_total",
-                "Sessions that the log could not bring back at the start: their resource managers register again.",
+                "Sessions that the log did not bring back, or not all of: their resource managers register again.",
             )?,
             restart: gauge("callboard_log_restart_seconds", "How long reading the logs took at the start.")?,
         })

@@ -32,6 +32,8 @@ pub struct Buffer {
     holds: bool,
     /// Lines up to this one may leave.
     released: u64,
+    /// Those up to this one may have left: before this process, or on a stream of it.
+    told: u64,
     /// Highest number that was dropped.
     dropped: u64,
     kept: Size,
@@ -147,9 +149,10 @@ impl Buffer {
         (self.dropped.max(after), lines)
     }
 
-    /// From now on lines wait until they are released.
+    /// From now on lines wait until they are released; those that there are may have left.
     pub fn hold_back(&mut self) {
         self.holds = true;
+        self.told = self.last;
     }
 
     /// Lines up to this one may leave.
@@ -160,6 +163,17 @@ impl Buffer {
     /// The last line that may leave.
     pub fn released(&self) -> u64 {
         self.released
+    }
+
+    /// This line was sent on a stream.
+    pub fn tell(&mut self, line: u64) {
+        self.told = self.told.max(line);
+    }
+
+    /// The last line that a shim can have; `restored`: the session was there before this process. Such a session may have begun
+    /// from less than its shim has had of it, and have counted on since: those lines are others.
+    pub fn known(&self, restored: bool) -> u64 {
+        if restored { self.told } else { self.released }
     }
 
     /// Credits of what was not handed out.
@@ -225,13 +239,13 @@ impl Buffer {
     /// # Errors
     /// It cannot go on there.
     pub fn resume(&self, after: Option<u64>, restored: bool) -> Result<u64, Refusal> {
-        let last = self.released();
+        let last = self.known(restored);
         let Some(after) = after else { return Ok(self.oldest()) };
         if after > last && restored {
             return Err(Refusal::new(
                 RefusalKind::Gone,
                 format!(
-                    "after={after} lies beyond the last line that the log tells of, which is {last}: register again"
+                    "after={after} lies beyond the last line that the log tells of and anybody was sent, which is {last}: register again"
                 ),
             ));
         }

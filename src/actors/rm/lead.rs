@@ -68,7 +68,7 @@ impl RmActor {
     /// A shim that has lines of which nothing is known here may have them of another server, which leads by now without this one
     /// having heard of it. Whether that is so tells a record that is written after the shim came.
     pub(super) fn knows_of(&mut self, line: u64, ctx: &mut Context<Self>) -> Result<(), Refusal> {
-        let beyond = self.session.as_ref().is_some_and(|session| line > session.buffer.released());
+        let beyond = self.session.as_ref().is_some_and(|session| line > session.buffer.known(session.restored));
         let Some(log) = self.log.as_mut().filter(|_| beyond && self.far.is_some()) else { return Ok(()) };
         match self.doubt {
             Some((of, record)) if of == line && log.shared.synced() >= record => return Ok(()),

@@ -346,6 +346,7 @@ impl RmActor {
             outlets: RefCell::default(),
             received: BTreeMap::new(),
             restored: false,
+            is_ahead: false,
             manner: Manner::default(),
         };
         let session = self.begin_log(session);

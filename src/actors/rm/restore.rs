@@ -215,6 +215,7 @@ impl RmActor {
             outlets: RefCell::default(),
             received: BTreeMap::new(),
             restored: true,
+            is_ahead: false,
             manner,
         };
         session.buffer.hold_back();

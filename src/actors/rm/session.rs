@@ -12,7 +12,7 @@ use super::{
     buffer::Buffer,
     handle::Shared,
     lines,
-    log::LogSync,
+    log::{LogSync, RmLog},
     questions::Questions,
     record::{self, Manner, Registered},
     settings::RmSettings,
@@ -111,6 +111,8 @@ pub struct Session {
     pub received: BTreeMap<u32, u64>,
     /// It was there before this process: the log tells no more of it than this does.
     pub restored: bool,
+    /// It was told that its shim has more lines than can be.
+    pub is_ahead: bool,
     /// What its log says of it that is not in other records.
     pub manner: Manner,
 }
@@ -145,6 +147,24 @@ impl Session {
     /// Where a stream goes on that has everything up to `after`; `None` stands for all that is still there.
     pub fn resume(&self, after: Option<u64>) -> Result<u64, Refusal> {
         self.buffer.resume(after, self.restored)
+    }
+
+    /// A shim that has lines which this session never had is in another history: the log has lost what came of them.
+    pub fn say_ahead(&mut self, rm: &str, after: Option<u64>, log: Option<&RmLog>) {
+        let known = self.buffer.known(self.restored);
+        let Some(after) = after.filter(|after| self.restored && *after > known) else { return };
+        if std::mem::replace(&mut self.is_ahead, true) {
+            return;
+        }
+        tracing::error!(
+            code = "log-behind-shim",
+            rm,
+            epoch = self.epoch,
+            has = after,
+            known,
+            "its shim has lines that the log does not tell of, and is told to register again: was an older state restored?"
+        );
+        log.iter().for_each(|log| log.count_lost());
     }
 
     /// Credits came back: placements that waited for them go on.

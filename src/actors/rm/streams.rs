@@ -166,7 +166,7 @@ impl Streams {
 
     /// Sends what there is to send, up to a step for each. True: there is more, or some of it was handed over meanwhile and
     /// somebody waits for that.
-    pub fn pump(&mut self, buffer: &Buffer, pressure: Pressure, traced: &Traced) -> bool {
+    pub fn pump(&mut self, buffer: &mut Buffer, pressure: Pressure, traced: &Traced) -> bool {
         let all = self.all.is_some();
         let mut more = false;
         for (kind, stream) in self.open() {
@@ -174,6 +174,7 @@ impl Streams {
                 more |= stream.pump(buffer, kind);
             }
             more |= stream.await_progress(buffer, kind, pressure, traced);
+            buffer.tell(stream.sent);
         }
         more
     }

@@ -191,7 +191,7 @@ impl Server {
         let waited = !self.budget.may_place();
         loop {
             self.collect();
-            if !self.streams.pump(&self.buffer, self.budget.pressure(), &Traced::default()) {
+            if !self.streams.pump(&mut self.buffer, self.budget.pressure(), &Traced::default()) {
                 break;
             }
         }

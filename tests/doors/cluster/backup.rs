@@ -61,8 +61,12 @@ async fn a_restored_backup_is_gone_on_from_and_shims_that_saw_more_register_agai
     let at = leader(&both).await;
     let info = at.get("/si/v1/rm/rm-1").await.1;
     assert_eq!(info["epoch"], 1, "{info}");
-    // The shim has seen more.
+    // The shim has seen more: also when there are as many lines again, which are others.
     assert!(after > saved);
+    for node in 0..=after - saved {
+        at.nodes(&[&format!("m{node}")]).await;
+    }
+    at.until(|info| info["lastSequence"].as_u64() > Some(after)).await;
     let url = at.url(&format!("/si/v1/rm/rm-1/stream?after={after}"));
     let stream = async || at.http.get(&url).send().await.expect("an answer").status().as_u16();
     // It looks whether it leads before it says so.
@@ -70,6 +74,9 @@ async fn a_restored_backup_is_gone_on_from_and_shims_that_saw_more_register_agai
     let (_, app) = at.get("/ws/v1/partition/default/application/app").await;
     assert!(app.to_string().contains("k1") && !app.to_string().contains("k2"), "{app}");
     assert!(first.program.log().contains("etcd-restored"), "{}", first.program.log());
+    assert!(at.program.log().contains("log-behind-shim"), "{}", at.program.log());
+    let metrics = at.http.get(at.url("/metrics")).send().await.expect("an answer").text().await.expect("text");
+    assert!(metrics.contains("\ncallboard_log_lost_total 1"), "{metrics}");
     // Who has not seen more goes on, and the other server follows.
     let mut lines = at.stream(&format!("?after={saved}")).await;
     ask(at, &["k3"]).await;

@@ -53,6 +53,25 @@ fn handed_lines_are_dropped_oldest_first_and_others_count_as_overflow() {
 }
 
 #[test]
+fn lines_of_another_history_are_not_gone_on_from() {
+    let mut buffer = Buffer::resumed(0, [], 3);
+    buffer.hold_back();
+    buffer.release(7);
+    for _ in 0..4 {
+        push(&mut buffer, nodes(1));
+    }
+    // Seven there are now, and nobody has had the last four.
+    assert_eq!(buffer.resume(Some(3), true), Ok(3));
+    let refused = buffer.resume(Some(7), true).expect_err("another seven");
+    assert_eq!(refused.kind, RefusalKind::Gone);
+    buffer.tell(6);
+    assert_eq!(buffer.resume(Some(6), true), Ok(6));
+    assert!(buffer.resume(Some(7), true).is_err());
+    // Whoever has registered here may begin where it wants.
+    assert_eq!(buffer.resume(Some(7), false), Ok(7));
+}
+
+#[test]
 fn each_kind_has_its_own_reader() {
     let mut buffer = Buffer::default();
     for _ in 0..3 {

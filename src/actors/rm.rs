@@ -107,6 +107,8 @@ pub struct RmActor {
     elsewhere: Option<Refusal>,
     /// Why its log is not to grow by new placements.
     full: Option<Arc<str>>,
+    /// Nor is anything taken that adds to it.
+    crowded: bool,
     /// Snapshots that were taken to make room since then.
     for_room: snapshot::MakingRoom,
     /// What readers see while another server leads it.
@@ -143,6 +145,7 @@ impl RmActor {
             far: None,
             elsewhere: None,
             full: None,
+            crowded: false,
             for_room: snapshot::MakingRoom::default(),
             standby: None,
             doubt: None,
@@ -182,6 +185,7 @@ impl RmActor {
             failing: self.log.as_ref().and_then(|log| log.failing().cloned()),
             elsewhere: self.elsewhere.clone(),
             full: self.full.clone(),
+            crowded: self.crowded,
             log: self.log.as_ref().map(|log| log.shared.clone()),
         });
         self.earlier.retain(|earlier| earlier.strong_count() > 0);

@@ -23,7 +23,7 @@ use crate::{
     },
     messages::{
         receipts::{Place, Standing},
-        rm::RefusalKind,
+        rm::{Refusal, RefusalKind},
     },
     si::{
         codec::Wire,
@@ -172,6 +172,9 @@ impl Open {
                 }
                 let names = Names::new(rm, gate.shared.types.clone());
                 let inward = convert(kind, Wire(bytes), names, gate.shared.max_items).await?;
+                // Clients leave out what is refused as too much, and this one is to come again.
+                let again = |refusal: Refusal| Status::unavailable(refusal.detail);
+                self.handle.has_room(&inward.parts).map_err(again)?;
                 let span = self.traced.message(&self.topology.traces, Some(trace), kind.name());
                 let permit = gate.shared.budget.taken(inward.items).await;
                 let permit = self.handle.traced(gate, permit, span.as_ref().map(trace::Span::point), inward.items);

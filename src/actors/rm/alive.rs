@@ -23,6 +23,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// After so many times of [`LOOK`] without credits it is told.
 const UNREAD: u32 = 10;
 
+/// The part of its bound by which a log may grow beyond it before nothing is taken that adds to it.
+const CROWDED: u64 = 4;
+
 impl RmActor {
     /// From now on it is looked every second how far the shim has what was sent, and noticed when it does not read.
     pub(super) fn watch(&self, ctx: &mut Context<Self>) {
@@ -80,18 +83,24 @@ impl RmActor {
         Some(Kind::ALL.into_iter().filter_map(of_kind).collect::<Vec<_>>().join(", "))
     }
 
-    /// A log that is kept elsewhere has no room for what can wait: nothing new is placed until it has.
+    /// A log that is kept elsewhere has no room for what can wait: nothing new is placed until it has. Where it grows all the same,
+    /// by what comes in, that stops as well.
     fn notice_full(&mut self, ctx: &mut Context<Self>) {
         let Some(far) = self.far.as_ref().filter(|_| self.session.is_some()) else { return };
         let (bytes, most) = far.room();
         let full = bytes >= most;
-        let news = full != self.full.is_some();
+        let crowded = bytes >= most.saturating_add(most / CROWDED);
+        let news = full != self.full.is_some() || crowded != self.crowded;
         self.full = full.then(|| {
             format!("its log and snapshots take {bytes} bytes in etcd, and {most} are allowed (--cluster-max-bytes)")
                 .into()
         });
+        self.crowded = crowded;
         if news {
             match &self.full {
+                Some(why) if crowded => {
+                    tracing::error!(code = "cluster-full", rm = &*self.id, "nothing that adds to it is taken: {why}");
+                }
                 Some(why) => {
                     tracing::error!(code = "cluster-full", rm = &*self.id, "nothing new is placed: {why}");
                 }

@@ -11,7 +11,11 @@ use arc_swap::ArcSwap;
 
 use super::RmActor;
 use crate::{
-    domain::{effect::Callback, resources::Types},
+    domain::{
+        command::{Command, NodeAction, NodeItem},
+        effect::Callback,
+        resources::Types,
+    },
     messages::{
         budget::{Budget, Permit},
         keys::Keys,
@@ -58,6 +62,8 @@ pub struct RmView {
     pub elsewhere: Option<Refusal>,
     /// Why nothing new is placed: its log has no room.
     pub full: Option<Arc<str>>,
+    /// Nor is anything taken that adds to it.
+    pub crowded: bool,
     /// Its log.
     pub log: Option<Arc<super::log::Shared>>,
 }
@@ -129,6 +135,24 @@ impl RmHandle {
                 RefusalKind::State,
                 format!("received {request}, but resource manager \"{}\" is Stopped: register it again", self.id),
             )),
+        }
+    }
+
+    /// What these commands say has room in the log. Asked before anything of their request counts as taken.
+    ///
+    /// # Errors
+    /// There is none, and they add to what is there.
+    pub fn has_room(&self, parts: &[Part]) -> Result<(), Refusal> {
+        let view = self.view.load();
+        match &view.full {
+            Some(why) if view.crowded && parts.iter().any(|part| adds(&part.command)) => Err(Refusal::new(
+                RefusalKind::Busy,
+                format!(
+                    "{why}, and nothing that adds to it is taken until it has room: send this request again later, releases and \
+                     removals in requests of their own go on; see that the callbacks are read, or start the servers with a larger bound"
+                ),
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -258,6 +282,17 @@ impl RmHandle {
     pub async fn heartbeat(&self, gate: &Gate, nodes: Arc<[Arc<str>]>, permit: Permit) -> Result<(), Refusal> {
         let heartbeat = Heartbeat { epoch: gate.epoch, nodes, permit: Some(permit) };
         self.addr.send(heartbeat).await.unwrap_or_else(|_| Err(closing()))
+    }
+}
+
+/// It makes what is there larger.
+fn adds(command: &Command) -> bool {
+    let is_new = |node: &NodeItem| matches!(node.action, NodeAction::Create | NodeAction::CreateDrain);
+    match command {
+        Command::Nodes(nodes) => nodes.iter().any(is_new),
+        Command::Applications { new, .. } => !new.is_empty(),
+        Command::Allocations { allocations, .. } => !allocations.is_empty(),
+        _ => false,
     }
 }
 

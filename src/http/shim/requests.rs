@@ -83,6 +83,7 @@ async fn post(
         Turn::Before(answered) => answered?,
         Turn::Now(mut handing) => {
             let inward = read(kind, text, rm, &gate).await?;
+            handle.has_room(&inward.parts)?;
             let permit = take(&gate, inward.items, rm)?;
             let permit = handle.traced(&gate, permit, request.extensions().get::<Point>().cloned(), inward.items);
             let permit = handing.take(permit, inward.items);

@@ -242,7 +242,16 @@ async fn at_the_bound_of_bytes_nothing_new_is_placed_and_confirmations_go_on() {
     assert_eq!(status, 200, "{body}");
     let info = server.until(|info| info["full"].is_string()).await;
     assert!(info["full"].as_str().is_some_and(|why| why.contains("1048576")), "{info}");
-    rig::ask(&server, &["k3"]).await;
+    // Where it grows all the same, nothing is taken that adds to it: of this resource manager.
+    let more = json!({"allocations": [{"allocationKey": "k3", "applicationID": "app", "partitionName": "default",
+        "resourcePerAlloc": {"resources": {"memory": {"value": 1}}}}]});
+    let asked = async || server.send("POST", "/si/v1/rm/rm-1/allocations", &more).await;
+    let (_, refused) = common::answer("an ask", asked, |(status, _)| *status != 202).await;
+    let detail = refused["detail"].as_str().expect("a text");
+    assert!(refused["status"] == 429 && detail.contains("nothing that adds to it is taken"), "{refused}");
+    server.register("rm-2", &[]).await;
+    let node = json!({"nodes": [{"nodeID": "n1", "action": "CREATE", "schedulableResource": {"resources": {}}}]});
+    assert_eq!(server.send("POST", "/si/v1/rm/rm-2/nodes", &node).await.0, 202);
     let release = json!({"releases": {"allocationsToRelease": [{"partitionName": "default", "applicationID": "app",
         "allocationKey": "k1", "terminationType": "STOPPED_BY_RM"}]}});
     assert_eq!(server.send("POST", "/si/v1/rm/rm-1/allocations", &release).await.0, 202);

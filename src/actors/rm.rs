@@ -14,6 +14,7 @@ pub mod questions;
 mod reconfigure;
 pub mod record;
 mod registration;
+mod repeated;
 pub mod replay;
 pub mod restore;
 mod saved_lines;
@@ -50,6 +51,7 @@ use self::{
     life::Life,
     log::RmLog,
     record::kind,
+    repeated::Repeatable,
     session::Session,
     streams::{Stream, Streams, Waiting},
 };
@@ -117,6 +119,8 @@ pub struct RmActor {
     doubt: Option<(u64, u64)>,
     /// What operators told partitions that are not there now, where servers share its log: see [`standing`].
     standing: RefCell<BTreeMap<Arc<str>, Standing>>,
+    /// Registrations and ends with keys that were carried out.
+    repeatable: Vec<Repeatable>,
 }
 
 impl RmActor {
@@ -150,6 +154,7 @@ impl RmActor {
             standby: None,
             doubt: None,
             standing: RefCell::default(),
+            repeatable: Vec::new(),
         }
     }
 

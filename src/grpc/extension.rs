@@ -95,13 +95,14 @@ impl SchedulerExtension for Extension {
     async fn unregister(&self, request: Request<Wire>) -> Result<Response<ext::UnregisterResponse>, Status> {
         let caller = guard::caller(request.extensions())?;
         let detail = guard::detail(request.extensions());
+        let asked = keyed::asked(request.metadata(), "UnregisterRequest", &request.get_ref().0)?;
         let request = request.into_inner().message("UnregisterRequest", &[], MAX_ENTRIES).map_err(status::fault)?;
         let ext::UnregisterRequest { rm_id: rm } = request;
         detail.tell(format!("resource manager {rm}"));
         caller.acts_for(&rm)?;
         let unknown = || status::refusal(not_registered("UnregisterRequest", &rm));
         let handle = self.topology.look_up(&rm).await.map_err(status::refusal)?.ok_or_else(unknown)?;
-        handle.addr.send(Unregister).await.map_err(|_| unknown())?.map_err(status::refusal)?;
+        handle.addr.send(Unregister { asked }).await.map_err(|_| unknown())?.map_err(status::refusal)?;
         Ok(Response::new(ext::UnregisterResponse {}))
     }
 

@@ -14,7 +14,7 @@ use crate::{
         topology::Topology,
     },
     messages::{
-        keys::{Claim, Known, LONGEST},
+        keys::{Asked, Claim, Known, LONGEST},
         receipts::Receipt,
     },
 };
@@ -29,6 +29,18 @@ pub struct Now {
     claim: Claim,
 }
 
+fn key(metadata: &MetadataMap) -> Result<Option<&str>, Status> {
+    let Some(key) = metadata.get(KEY) else { return Ok(None) };
+    let wrong = || Status::invalid_argument(format!("{KEY} is not a text of 1 to {LONGEST} visible ASCII characters"));
+    let key = AsciiMetadataValue::to_str(key).map_err(|_| wrong())?.trim();
+    if key.is_empty() || key.len() > LONGEST { Err(wrong()) } else { Ok(Some(key)) }
+}
+
+/// The key of a call that goes by no session.
+pub fn asked(metadata: &MetadataMap, what: &str, message: &[u8]) -> Result<Option<Asked>, Status> {
+    Ok(key(metadata)?.map(|key| Asked::new(key, what, &[message])))
+}
+
 /// Waits for the turn of a call. `None`: it has no key. `Some(None)`: it was carried out before.
 pub async fn turn(
     topology: &Topology,
@@ -37,12 +49,7 @@ pub async fn turn(
     what: &str,
     message: &[u8],
 ) -> Result<Option<Option<Now>>, Status> {
-    let Some(key) = metadata.get(KEY) else { return Ok(None) };
-    let wrong = || Status::invalid_argument(format!("{KEY} is not a text of 1 to {LONGEST} visible ASCII characters"));
-    let key = AsciiMetadataValue::to_str(key).map_err(|_| wrong())?.trim();
-    if key.is_empty() || key.len() > LONGEST {
-        return Err(wrong());
-    }
+    let Some(key) = key(metadata)? else { return Ok(None) };
     let unknown = || status::refusal(not_registered(what, rm));
     let handle = topology.look_up(rm).await.map_err(status::refusal)?.ok_or_else(unknown)?;
     let gate = handle.gate(what).map_err(status::refusal)?;

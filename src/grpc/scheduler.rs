@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    guard,
+    guard, keyed,
     plain::{Allocations, Applications, Nodes, Outgoing, serve},
     status,
 };
@@ -29,6 +29,7 @@ impl Scheduler for SchedulerDoor {
     ) -> Result<Response<v1::RegisterResourceManagerResponse>, Status> {
         let caller = guard::caller(request.extensions())?;
         let detail = guard::detail(request.extensions());
+        let asked = keyed::asked(request.metadata(), "RegisterResourceManagerRequest", &request.get_ref().0)?;
         let request =
             request.into_inner().message("RegisterResourceManagerRequest", &[], MAX_ENTRIES).map_err(status::fault)?;
         let request: v1::RegisterResourceManagerRequest = request;
@@ -45,6 +46,7 @@ impl Scheduler for SchedulerDoor {
             predicates: Predicates::Off,
             state_dump: false,
             tenant: caller.is_tenant(),
+            asked,
         };
         let register = self.topology.register(registration);
         let registered = status::guarded(async { register.await.map_err(status::refusals) }).await?;

@@ -20,7 +20,7 @@ pub fn refusal(refusal: Refusal) -> Status {
         RefusalKind::Unknown => Code::NotFound,
         RefusalKind::State => Code::FailedPrecondition,
         RefusalKind::Epoch => Code::Aborted,
-        RefusalKind::Invalid => Code::InvalidArgument,
+        RefusalKind::Invalid | RefusalKind::Key => Code::InvalidArgument,
         RefusalKind::Gone => Code::OutOfRange,
         RefusalKind::Busy => Code::ResourceExhausted,
         RefusalKind::Closing | RefusalKind::Moved => Code::Unavailable,

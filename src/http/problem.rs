@@ -158,6 +158,7 @@ impl From<Refusal> for Problem {
             RefusalKind::Invalid => StatusCode::BAD_REQUEST,
             RefusalKind::Epoch => StatusCode::CONFLICT,
             RefusalKind::Gone => StatusCode::GONE,
+            RefusalKind::Key => StatusCode::UNPROCESSABLE_ENTITY,
             RefusalKind::Busy => StatusCode::TOO_MANY_REQUESTS,
             RefusalKind::Closing => StatusCode::SERVICE_UNAVAILABLE,
             // Without an address there is nowhere to send it to.

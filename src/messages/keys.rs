@@ -27,6 +27,25 @@ pub type Key = (u64, u64);
 /// A request with a key, as a log has it, with the parts that it has in all.
 pub type Keyed = (Key, Digest, u32);
 
+/// A call with a key that goes by no session, and what tells it from others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Its key.
+    pub key: Key,
+    /// What it says.
+    pub digest: Digest,
+}
+
+impl Asked {
+    /// `what` names the call, `says` what it says.
+    pub fn new(key: &str, what: &str, says: &[&[u8]]) -> Asked {
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(what.as_bytes());
+        says.iter().for_each(|part| sum.update(part));
+        Asked { key: key_of(key), digest: (says.iter().map(|part| part.len() as u64).sum(), sum.finalize()) }
+    }
+}
+
 /// The keys of a session.
 #[derive(Debug, Default)]
 pub struct Keys {

@@ -8,7 +8,7 @@ use std::sync::{
 use actix::prelude::*;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{budget::Permit, leaders::Leader, progress::Progress, recorded::Entry};
+use super::{budget::Permit, keys::Asked, leaders::Leader, progress::Progress, recorded::Entry};
 pub use crate::si::session::{Closing, ClosingKind, Kind, Line, Part, Payload, Rejected, Updated};
 use crate::{
     domain::{
@@ -82,6 +82,8 @@ pub enum RefusalKind {
     Invalid,
     /// The stream cannot be resumed there (410, `OUT_OF_RANGE`).
     Gone,
+    /// Another request had its key (422, `INVALID_ARGUMENT`).
+    Key,
     /// The budget is spent (429).
     Busy,
     /// The server is shutting down, or cannot record what it takes (503, `UNAVAILABLE`).
@@ -139,7 +141,11 @@ impl Predicates {
 /// Voluntary shutdown of the resource manager.
 #[derive(Message)]
 #[rtype(result = "Result<(), Refusal>")]
-pub struct Unregister;
+#[derive(Default)]
+pub struct Unregister {
+    /// Its key, where it has one.
+    pub asked: Option<Asked>,
+}
 
 /// The server ends: every stream gets its last line.
 #[derive(Message)]

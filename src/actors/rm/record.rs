@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::log::LogSync;
+use super::{log::LogSync, repeated::Repeatable};
 use crate::{
     domain::{
         effect::{Callback, Question, QuestionKind, Released},
@@ -364,6 +364,9 @@ pub struct Registered {
     /// The configuration is the one that holds for all servers of a cluster.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
+    /// What is not carried out once more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repeatable: Vec<Repeatable>,
 }
 
 /// The configuration of a session changed.
@@ -396,6 +399,9 @@ pub struct Ended {
     /// Events that the log told of before, where they are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<u64>,
+    /// What is not carried out once more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repeatable: Vec<Repeatable>,
 }
 
 /// What of a session is not in its other records.

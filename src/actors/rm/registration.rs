@@ -26,6 +26,7 @@ use crate::{
     domain::{command::PredicateTerms, conf::PartitionConf, turns::Turns},
     messages::{
         budget::Budget,
+        keys::Asked,
         partition::{PartitionSetup, StopPartition},
         receipts::Receipts,
         recorded::{Outlet, Recorded},
@@ -60,6 +61,8 @@ pub struct Register {
     pub state_dump: bool,
     /// It leaves the settings of the whole process as they are.
     pub tenant: bool,
+    /// Its key, where it has one.
+    pub asked: Option<Asked>,
 }
 
 impl Handler<Register> for RmActor {
@@ -69,6 +72,10 @@ impl Handler<Register> for RmActor {
         let refused = if self.closing { Some(handle::closing()) } else { self.not_led() };
         if let Some(refused) = refused {
             return AtomicResponse::new(Box::pin(async { Err(refused) }.into_actor(self)));
+        }
+        let before = self.was_carried_out(msg.asked.as_ref()).map(|before| before.then_some(self.epoch));
+        if let Some(answer) = before.transpose() {
+            return AtomicResponse::new(Box::pin(async { answer }.into_actor(self)));
         }
         if !self.topology.registers(&self.id, &ctx.address()) {
             // Forgotten between look-up and arrival: the door looks again.
@@ -102,9 +109,11 @@ fn end_not_recorded(rm: &str, why: &str) -> Refusal {
 impl Handler<Unregister> for RmActor {
     type Result = AtomicResponse<Self, Result<(), Refusal>>;
 
-    fn handle(&mut self, _msg: Unregister, ctx: &mut Self::Context) -> Self::Result {
-        if let Some(refused) = self.not_led() {
-            return AtomicResponse::new(Box::pin(async { Err(refused) }.into_actor(self)));
+    fn handle(&mut self, msg: Unregister, ctx: &mut Self::Context) -> Self::Result {
+        let asked = msg.asked;
+        let before = self.not_led().map_or_else(|| self.was_carried_out(asked.as_ref()), Err);
+        if let Some(answer) = before.map(|before| before.then_some(())).transpose() {
+            return AtomicResponse::new(Box::pin(async { answer }.into_actor(self)));
         }
         let known = match self.life.state() {
             RmState::Init => Err(handle::not_registered("UnregisterRequest", &self.id)),
@@ -115,6 +124,9 @@ impl Handler<Unregister> for RmActor {
             ended
                 .into_actor(self)
                 .map(move |standings, actor, _ctx| {
+                    if known.is_ok() {
+                        actor.carries_out(asked.as_ref());
+                    }
                     match actor.life.state() {
                         RmState::Init => {}
                         RmState::Stopped => actor.not_missed(),
@@ -124,18 +136,21 @@ impl Handler<Unregister> for RmActor {
                             actor.record_standing(0);
                         }
                     }
-                    (known, actor.flushed(true))
+                    (known, asked, actor.flushed(true))
                 })
                 // One that is not recorded may be undone by a restart, or by another server: it is not told of as one.
-                .then(|(known, flushed), actor, _| {
+                .then(|(known, asked, flushed), actor, _| {
                     let id = actor.id.clone();
                     async move {
                         let flushed = flushed.await;
-                        known.and_then(|()| flushed.map_err(|why| end_not_recorded(&id, &why)))
+                        (known.and_then(|()| flushed.map_err(|why| end_not_recorded(&id, &why))), asked)
                     }
                     .into_actor(actor)
                 })
-                .map(|known, actor, ctx| {
+                .map(|(known, asked), actor, ctx| {
+                    if known.is_err() {
+                        actor.may_come_again(asked.as_ref());
+                    }
                     // Whoever waits for the log is let go.
                     actor.commit(ctx);
                     known
@@ -191,24 +206,27 @@ impl RmActor {
                 actor.topology.removed(&actor.id).into_actor(actor)
             })
             .map(move |(), actor, ctx| {
+                let asked = msg.asked.clone();
+                actor.carries_out(asked.as_ref());
                 actor.begin(msg, ctx);
                 // A session that is not recorded removes what was recorded of others before it is answered.
-                (actor.epoch, actor.flushed(true), actor.topology.removed(&actor.id))
+                (actor.epoch, asked, actor.flushed(true), actor.topology.removed(&actor.id))
             })
-            .then(|(epoch, flushed, removed), actor, _| {
+            .then(|(epoch, asked, flushed, removed), actor, _| {
                 async move {
                     removed.await;
-                    (epoch, flushed.await)
+                    (epoch, asked, flushed.await)
                 }
                 .into_actor(actor)
             })
-            .map(|(epoch, flushed), actor, ctx| match flushed {
+            .map(|(epoch, asked, flushed), actor, ctx| match flushed {
                 Ok(()) => {
                     actor.commit(ctx);
                     actor.pump(ctx);
                     Ok(epoch)
                 }
                 Err(why) => {
+                    actor.may_come_again(asked.as_ref());
                     // Nobody goes on with what was refused.
                     actor.stop(format!("its registration was not recorded: {why}"), ctx);
                     Err(not_recorded(&why))
@@ -278,9 +296,10 @@ impl RmActor {
     }
 
     fn stopped(&mut self, why: impl Into<Arc<str>>) {
-        let why = why.into();
+        let (why, repeatable): (Arc<str>, _) = (why.into(), self.repeatable.clone());
         if let Some(log) = &mut self.log {
-            let ended = Ended { epoch: self.epoch, why: why.clone(), lost: false, events: Some(log.events) };
+            let ended =
+                Ended { epoch: self.epoch, why: why.clone(), lost: false, events: Some(log.events), repeatable };
             log.begin_segment();
             log.append(kind::ENDED, self.clock.now(), &record::json(&ended));
             // So that it is tried again.
@@ -298,7 +317,9 @@ impl RmActor {
         }
         if let Some(log) = &mut self.log {
             // Beside what is kept of what operators said.
-            let ended = Ended { epoch: self.epoch, why: VOLUNTARY.into(), lost: false, events: Some(log.events) };
+            let repeatable = self.repeatable.clone();
+            let ended =
+                Ended { epoch: self.epoch, why: VOLUNTARY.into(), lost: false, events: Some(log.events), repeatable };
             log.append(kind::ENDED, self.clock.now(), &record::json(&ended));
             log.wait(self.epoch, 0, None, Vec::new());
         }

@@ -20,6 +20,7 @@ use super::{
     buffer::Buffer,
     log::{LogSync, Logs},
     record::{self, Ended, Registered, Said, SavedPartition, SavedSession, SavedStandings, kind},
+    repeated::Repeatable,
     saved_lines,
 };
 use crate::{
@@ -63,6 +64,8 @@ pub struct Found {
     pub took: Duration,
     /// Events that its records told of; `None`: they were not counted.
     pub events: Option<u64>,
+    /// Registrations and ends with keys that were carried out.
+    pub repeatable: Vec<Repeatable>,
     /// The files are not enough to go on: they are put aside.
     damaged: bool,
 }
@@ -189,6 +192,7 @@ fn examine(logs: &Logs, dir: &Path, before: Before, progress: &Progress) -> Resu
         bytes,
         took: began.elapsed(),
         events: replay.events,
+        repeatable: replay.repeatable(),
         damaged: false,
     };
     let damaged = |why: &str| Found { damaged: true, ..Found::lost(found.rm.clone(), why) }.of(epoch, at);
@@ -277,6 +281,7 @@ impl Found {
             bytes: 0,
             took: Duration::ZERO,
             events: None,
+            repeatable: Vec::new(),
             damaged: true,
         }
     }
@@ -314,7 +319,7 @@ impl Found {
         bytes: u64,
     ) -> Found {
         let (epoch, at, events) = (replay.epoch(), at.max(replay.at), replay.events);
-        let standing = replay.standing;
+        let (repeatable, standing) = (replay.repeatable(), replay.standing);
         let snapshot = snapshot.map(|place| (place.index, place.from));
         let state = match (replay.session, replay.ended) {
             (Some(session), _) => State::Session(session),
@@ -323,7 +328,7 @@ impl Found {
             (None, None) => State::Nothing,
         };
         let (rm, took) = (rm.to_owned(), Duration::ZERO);
-        Found { rm, last, at, epoch, state, standing, snapshot, bytes, took, events, damaged: false }
+        Found { rm, last, at, epoch, state, standing, snapshot, bytes, took, events, repeatable, damaged: false }
     }
 }
 
@@ -433,6 +438,12 @@ impl Replay {
     fn epoch(&self) -> u64 {
         let ended = || self.ended.as_ref().map_or(0, |ended| ended.epoch);
         self.session.as_ref().map_or_else(ended, |session| session.registered.epoch)
+    }
+
+    /// Registrations and ends with keys that were carried out.
+    fn repeatable(&self) -> Vec<Repeatable> {
+        let ended = self.ended.as_ref().map(|ended| &ended.repeatable);
+        self.session.as_ref().map(|session| &session.registered.repeatable).or(ended).cloned().unwrap_or_default()
     }
 
     /// Applies a record.

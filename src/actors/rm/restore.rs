@@ -67,7 +67,7 @@ impl RmActor {
     pub(super) fn begin_log(&mut self, mut session: Session) -> Session {
         let Some(log) = &mut self.log else { return session };
         session.buffer.hold_back();
-        log.begin_session(&session.registration(log.sync), self.clock.now());
+        log.begin_session(&session.registration(log.sync, &self.repeatable), self.clock.now());
         if log.events == 0 {
             // Else that is known, and what came before may be on its way.
             self.tell_events();
@@ -103,7 +103,8 @@ impl RmActor {
         let Some(logs) = self.topology.logs() else { return };
         self.clock = self.clock.not_before(found.at);
         self.epoch = found.epoch;
-        let Found { last, at, state, standing, snapshot, bytes, took, events, .. } = found;
+        let Found { last, at, state, standing, snapshot, bytes, took, events, repeatable, .. } = found;
+        self.repeatable = repeatable;
         let (home, is_far) = (self.home(&logs), self.far.is_some());
         let mut log = RmLog::new(logs.clone(), home, &self.id, logs.sync, last + 1, at);
         log.events = events.unwrap_or(0);
@@ -150,7 +151,8 @@ impl RmActor {
     /// What is known is not enough: its shim is told to register again, whatever it has.
     fn lost(&mut self, mut log: RmLog, why: Arc<str>) {
         tracing::error!(code = "log-session-lost", rm = &*self.id, epoch = self.epoch, "{why}");
-        let ended = Ended { epoch: self.epoch, why: why.clone(), lost: true, events: Some(log.events) };
+        let repeatable = self.repeatable.clone();
+        let ended = Ended { epoch: self.epoch, why: why.clone(), lost: true, events: Some(log.events), repeatable };
         log.begin_segment();
         log.append(kind::ENDED, self.clock.now(), &record::json(&ended));
         log.count_lost();

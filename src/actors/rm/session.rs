@@ -15,6 +15,7 @@ use super::{
     log::{LogSync, RmLog},
     questions::Questions,
     record::{self, Manner, Registered},
+    repeated::Repeatable,
     settings::RmSettings,
     streams::Streams,
     traced::Traced,
@@ -262,7 +263,7 @@ impl Session {
     }
 
     /// As its log has it, at this moment.
-    pub fn registration(&self, sync: LogSync) -> Registered {
+    pub fn registration(&self, sync: LogSync, repeatable: &[Repeatable]) -> Registered {
         Registered {
             epoch: self.epoch,
             at: self.registered.0,
@@ -279,6 +280,7 @@ impl Session {
             events: None,
             fixed: Some(self.fixed.clone()),
             shared: self.shared_config,
+            repeatable: repeatable.to_vec(),
         }
     }
 

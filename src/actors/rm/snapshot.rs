@@ -162,7 +162,7 @@ impl RmActor {
         let saved = SavedSession {
             dropped,
             from: msg.from,
-            registered: session.registration(log.sync),
+            registered: session.registration(log.sync, &self.repeatable),
             manner: session.manner.clone(),
             last: session.buffer.last(),
             handed: Kind::ALL.map(|kind| session.buffer.handed(kind)),

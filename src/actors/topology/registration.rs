@@ -14,6 +14,7 @@ use crate::{
     },
     config::{Fault, LoadedConfig, Refused, table},
     messages::{
+        keys::Asked,
         limits,
         rm::{Predicates, Refusal, RefusalKind},
     },
@@ -45,6 +46,8 @@ pub struct Registration {
     pub state_dump: bool,
     /// It is sent with the token of a resource manager only: the settings of the whole process stay as they are.
     pub tenant: bool,
+    /// Its key, where it has one: what was carried out under it is not once more.
+    pub asked: Option<Asked>,
 }
 
 /// A registration that was taken.
@@ -152,6 +155,7 @@ impl Topology {
                 predicates: registration.predicates,
                 state_dump: registration.state_dump,
                 tenant: registration.tenant,
+                asked: registration.asked.clone(),
             };
             match handle.addr.send(register).await {
                 Ok(Ok(epoch)) => {

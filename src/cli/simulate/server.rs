@@ -275,6 +275,7 @@ impl Server {
             sync: world.sync,
             events: None,
             fixed: None,
+            repeatable: Vec::new(),
         };
         let budget = Budget::new(settings.inward, settings.outward);
         let mut server = Server {

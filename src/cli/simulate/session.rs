@@ -88,6 +88,7 @@ impl Server {
             why: "it was Paused for too long".into(),
             lost: false,
             events: Some(self.log.events),
+            repeatable: Vec::new(),
         };
         self.log.begin_segment();
         self.log.append(kind::ENDED, self.now, &record::json(&ended));

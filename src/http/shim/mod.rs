@@ -36,20 +36,23 @@ fn request(route: Route, message: Value) -> Route {
 /// May be sent again without harm.
 fn once(route: Route) -> Route {
     let number = || json!({"type": "integer", "format": "uint64", "minimum": 1});
-    let key = json!({"type": "string", "minLength": 1, "maxLength": LONGEST, "pattern": "^[!-~]+$"});
-    route
+    keyed(route, "a key of the sender's own, in place of a number: with it the request is taken once")
         .header(
             "X-Callboard-Seq",
             number(),
             "the number of the request in its session, the first is 1: it is taken once and in order",
         )
         .header("X-Callboard-Epoch", number(), "the session that it is for")
-        .header(
-            "Idempotency-Key",
-            key,
-            "a key of the sender's own, in place of a number: with it the request is taken once",
-        )
-        .problems(&[422])
+}
+
+fn keyed(route: Route, what: &'static str) -> Route {
+    let key = json!({"type": "string", "minLength": 1, "maxLength": LONGEST, "pattern": "^[!-~]+$"});
+    route.header("Idempotency-Key", key, what).problems(&[422])
+}
+
+/// Begins or ends a session once, however often it is sent.
+fn repeatable(route: Route) -> Route {
+    keyed(route, "a key of the sender's own: with it the request is carried out once")
 }
 
 /// A message of `si.v1`.
@@ -82,24 +85,26 @@ pub(super) fn routes() -> Vec<Route> {
             .get("/si/v1/rm")
             .to(info::all, "Resource managers, as far as the caller may act for them")
             .gives::<Vec<Shown>>(200),
-        Access::Shim
-            .post("/si/v1/rm")
-            .to(registration::register, "Registers a resource manager: begins a session")
-            .query("predicates", predicates, "whether the shim wants to be asked about nodes")
-            .query("stateDump", yes_or_no(), "whether the shim has a part of state dumps")
-            .body("application/json", message("RegisterResourceManagerRequest"))
-            .gives::<Taken>(200)
-            .problems(&[307, 400, 408, 409, 413, 415, 429, 503]),
+        repeatable(
+            Access::Shim.post("/si/v1/rm").to(registration::register, "Registers a resource manager: begins a session"),
+        )
+        .query("predicates", predicates, "whether the shim wants to be asked about nodes")
+        .query("stateDump", yes_or_no(), "whether the shim has a part of state dumps")
+        .body("application/json", message("RegisterResourceManagerRequest"))
+        .gives::<Taken>(200)
+        .problems(&[307, 400, 408, 409, 413, 415, 429, 503]),
         Access::Shim
             .get("/si/v1/rm/{rm}")
             .to(info::one, "State of a session")
             .gives::<Shown>(200)
             .problems(&[307, 404, 503]),
-        Access::Shim
-            .at(Method::DELETE, "/si/v1/rm/{rm}")
-            .to(registration::unregister, "Ends a session: its partitions go")
-            .json(200, nothing())
-            .problems(&[307, 404, 409, 503]),
+        repeatable(
+            Access::Shim
+                .at(Method::DELETE, "/si/v1/rm/{rm}")
+                .to(registration::unregister, "Ends a session: its partitions go"),
+        )
+        .json(200, nothing())
+        .problems(&[307, 400, 404, 409, 503]),
         once(request(
             to_session("/si/v1/rm/{rm}/nodes").to(requests::nodes, "Nodes that come, change and go"),
             message("NodeRequest"),

@@ -15,7 +15,7 @@ use crate::{
     http::problem::Problem,
     messages::{
         budget::Permit,
-        keys::{Claim, Known, LONGEST},
+        keys::{Asked, Claim, Known, LONGEST},
         receipts::{Place, Receipt},
     },
 };
@@ -44,6 +44,15 @@ fn number(request: &HttpRequest, name: &str) -> Result<Option<u64>, Problem> {
         given.parse().ok().filter(|number| *number > 0).ok_or_else(wrong)
     };
     text(request, name)?.map(read).transpose()
+}
+
+fn key(request: &HttpRequest) -> Result<Option<&str>, Problem> {
+    match text(request, KEY)? {
+        Some(key) if key.is_empty() || key.len() > LONGEST => {
+            Err(Problem::field(KEY, format!("{KEY} has {} bytes: 1 to {LONGEST} are allowed", key.len())))
+        }
+        key => Ok(key),
+    }
 }
 
 /// The session that a request names, where it does, is the one that runs.
@@ -88,15 +97,17 @@ enum How<'a> {
 }
 
 impl Once {
+    /// The key of a call that goes by no session, with the name of the call and what it says.
+    pub fn asked(request: &HttpRequest, what: &str, says: &[&[u8]]) -> Result<Option<Asked>, Problem> {
+        Ok(key(request)?.map(|key| Asked::new(key, what, says)))
+    }
+
     /// As the headers of a request say.
     pub fn of(request: &HttpRequest, rm: &str, gate: &Gate) -> Result<Once, Problem> {
         same_epoch(request, rm, gate)?;
-        match (number(request, SEQUENCE)?, text(request, KEY)?) {
+        match (number(request, SEQUENCE)?, key(request)?) {
             (None, None) => Ok(Once::Plain),
             (Some(number), None) => Ok(Once::Numbered(number)),
-            (None, Some(key)) if key.is_empty() || key.len() > LONGEST => {
-                Err(Problem::field(KEY, format!("{KEY} has {} bytes: 1 to {LONGEST} are allowed", key.len())))
-            }
             (None, Some(key)) => Ok(Once::Keyed(key.to_owned())),
             (Some(_), Some(_)) => {
                 Err(Problem::field(KEY, format!("{KEY} and {SEQUENCE} are two ways to say the same: send one")))

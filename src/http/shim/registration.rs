@@ -54,6 +54,8 @@ pub async fn register(
         Some("true") => true,
         Some(other) => return Err(Problem::field("stateDump", format!("stateDump={other} is not one of true, false"))),
     };
+    let query = request.query_string().as_bytes();
+    let asked = Once::asked(&request, "RegisterResourceManagerRequest", &[&text, query])?;
     // Where another server may take it.
     let sent = doors.topology.leaders().map(|_| text.clone());
     let message: v1::RegisterResourceManagerRequest = read(text).await?;
@@ -71,6 +73,7 @@ pub async fn register(
         predicates,
         state_dump,
         tenant: caller.is_tenant(),
+        asked,
     };
     let registered = match (doors.topology.register(registration).await, sent) {
         (Err(refused), Some(sent)) => return standby::elsewhere(&doors, &request, sent, refused.into()).await,
@@ -150,10 +153,11 @@ pub async fn configure(
 }
 
 /// DELETE `/si/v1/rm/{rmID}`.
-pub async fn unregister(rm: Path<String>, doors: Data<Doors>) -> Result<HttpResponse, Problem> {
+pub async fn unregister(request: HttpRequest, rm: Path<String>, doors: Data<Doors>) -> Result<HttpResponse, Problem> {
+    let asked = Once::asked(&request, "UnregisterRequest", &[])?;
     let handle = doors.topology.find(&rm).ok_or_else(|| not_registered("UnregisterRequest", &rm))?;
     let gone = || Refusal::new(RefusalKind::Unknown, format!("resource manager \"{rm}\" is no longer known"));
-    handle.addr.send(Unregister).await.unwrap_or_else(|_| Err(gone()))?;
+    handle.addr.send(Unregister { asked }).await.unwrap_or_else(|_| Err(gone()))?;
     Ok(done())
 }
 

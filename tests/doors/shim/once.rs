@@ -2,7 +2,13 @@
 
 use std::path::Path;
 
-use callboard::store::log;
+use callboard::{
+    si::{
+        ext::{UnregisterRequest, scheduler_extension_client::SchedulerExtensionClient},
+        v1::{RegisterResourceManagerRequest, scheduler_client::SchedulerClient},
+    },
+    store::log,
+};
 use reqwest::Response;
 use serde_json::{Value, json};
 use tokio::{
@@ -222,6 +228,75 @@ async fn a_key_outlives_the_process() {
     server.register("rm-1", &[]).await;
     let sent = send(&server, "POST", "nodes", &[("Idempotency-Key", "a")], &node("n2")).await;
     assert_eq!(told(sent).await.0, 202);
+}
+
+#[tokio::test]
+async fn a_session_begins_and_ends_once_with_a_key() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut server = rig::with_data(dir.path());
+    let register = async |server: &Server, key: &str, rm: &Value| {
+        let sent = server.http.post(server.url("/si/v1/rm")).header("idempotency-key", key).json(rm).send().await;
+        told(sent.expect("an answer")).await
+    };
+    let end = async |server: &Server| {
+        let url = server.url("/si/v1/rm/rm-1");
+        told(server.http.delete(url).header("idempotency-key", "D").send().await.expect("an answer")).await
+    };
+    let session = async |server: &Server| {
+        let info = server.get("/si/v1/rm/rm-1").await.1;
+        (info["epoch"].as_u64().expect("a number"), info["state"].as_str().expect("a text").to_owned())
+    };
+    let rm = json!({"rmID": "rm-1", "config": CONFIG, "extraConfig": {"event.nonsense": "1"}});
+    let first = register(&server, "R", &rm).await;
+    assert!(first.0 == 200 && first.2.contains("event.nonsense"), "{first:?}");
+    assert_eq!(send(&server, "POST", "nodes", &[], &node("n1")).await.status().as_u16(), 202);
+    assert_eq!(register(&server, "R", &rm).await, first);
+    assert_eq!((nodes(&server).await, session(&server).await), (1, (1, "Running".to_owned())));
+    let other = register(&server, "R", &json!({"rmID": "rm-1"})).await;
+    assert!(other.0 == 422 && other.2.contains("another request had this key"), "{other:?}");
+    assert_eq!(register(&server, "", &rm).await.0, 400);
+    // One that was refused may come again.
+    let wrong = json!({"rmID": "rm-1", "config": "partitions: nonsense"});
+    assert_eq!(register(&server, "W", &wrong).await.0, 400);
+    // By the log alone, and by a snapshot.
+    server.program.kill();
+    let server = rig::with_data(dir.path());
+    assert_eq!(register(&server, "R", &rm).await, first);
+    assert_eq!(rig::end(server).await, Some(0));
+    let server = rig::with_data(dir.path());
+    assert_eq!(register(&server, "R", &rm).await, first);
+    assert_eq!((nodes(&server).await, session(&server).await.0), (1, 1));
+    // The end of one session is not that of the next.
+    let done = (200, None, "{}".to_owned());
+    assert_eq!(end(&server).await, done);
+    assert_eq!(end(&server).await, done);
+    assert_eq!(register(&server, "R", &rm).await.0, 200);
+    assert_eq!(session(&server).await, (1, "Stopped".to_owned()), "it was carried out before");
+    assert_eq!(rig::end(server).await, Some(0));
+    let server = Server::start(&["--data", &dir.path().display().to_string()]);
+    assert_eq!(register(&server, "W", &rm).await.0, 200);
+    assert_eq!(end(&server).await, done);
+    assert_eq!(session(&server).await, (2, "Running".to_owned()));
+    // Over gRPC it is the same.
+    let mut door = SchedulerClient::connect(server.grpc()).await.expect("connected");
+    for _ in 0..2 {
+        let request = RegisterResourceManagerRequest { rm_id: "rm-1".into(), ..Default::default() };
+        let mut request = tonic::Request::new(request);
+        request.metadata_mut().insert("idempotency-key", "G".parse().expect("a value"));
+        door.register_resource_manager(request).await.expect("registered");
+        assert_eq!(session(&server).await.0, 3);
+    }
+    let mut door = SchedulerExtensionClient::connect(server.grpc()).await.expect("connected");
+    for register in [false, true, true] {
+        let mut request = tonic::Request::new(UnregisterRequest { rm_id: "rm-1".into() });
+        request.metadata_mut().insert("idempotency-key", "U".parse().expect("a value"));
+        door.unregister(request).await.expect("ended");
+        let state = session(&server).await.1;
+        assert_eq!(state, if register { "Running" } else { "Stopped" });
+        if !register {
+            server.register("rm-1", &[]).await;
+        }
+    }
 }
 
 #[tokio::test]

@@ -129,6 +129,7 @@ mod tests {
             sync: LogSync::Batch,
             events,
             fixed: None,
+            repeatable: Vec::new(),
         })
     }
 
@@ -175,14 +176,14 @@ mod tests {
         take(&mut replay, kind::PARTITION, &records[2]);
         let all = counts[1] + counts[2];
         assert_eq!(heard(), [(0, 0), (0, counts[1]), (counts[1], counts[2])]);
-        let ended = Ended { epoch: 1, why: "".into(), lost: false, events: Some(all) };
+        let ended = Ended { epoch: 1, why: "".into(), lost: false, events: Some(all), repeatable: Vec::new() };
         take(&mut replay, kind::ENDED, &record::json(&ended));
         take(&mut replay, kind::REGISTERED, &registered(Some(all)));
         take(&mut replay, kind::PARTITION, &records[0]);
         assert_eq!(heard(), [(all, 0), (all, 0), (all, counts[0])]);
         assert_eq!(replay.events, Some(all + counts[0]));
         // The log was lost: the next begins with 0, whatever there was.
-        let lost = Ended { epoch: 2, why: "".into(), lost: true, events: Some(0) };
+        let lost = Ended { epoch: 2, why: "".into(), lost: true, events: Some(0), repeatable: Vec::new() };
         take(&mut replay, kind::ENDED, &record::json(&lost));
         assert_eq!(heard(), [(u64::MAX, 0), (0, 0)]);
     }

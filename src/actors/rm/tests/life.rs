@@ -151,7 +151,7 @@ async fn voluntary_shutdown_is_idempotent() {
     let env = Env::registered(&[]).await;
     let mut stream = env.stream(0).await;
     for _ in 0..2 {
-        env.rm().addr.send(Unregister).await.expect("alive").expect("done");
+        env.rm().addr.send(Unregister::default()).await.expect("alive").expect("done");
         assert_eq!(env.state().await, RmState::Stopped);
     }
     assert_eq!(stream.closing().map(|closing| closing.kind), Some(ClosingKind::Stopped));

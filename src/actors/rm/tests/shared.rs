@@ -103,7 +103,7 @@ impl Env {
     }
 
     async fn ends(&self, rm: &str) -> Result<(), Refusal> {
-        self.topology.find(rm).unwrap().addr.send(Unregister).await.unwrap()
+        self.topology.find(rm).unwrap().addr.send(Unregister::default()).await.unwrap()
     }
 
     async fn state_of(&self, rm: &str) -> RmState {

@@ -446,6 +446,7 @@ fn keep_logs(
         snapshot: wanted.and_then(|bytes| bytes.parse().ok()).unwrap_or(SNAPSHOT),
         metrics: Some(metrics.log()),
         unread: Default::default(),
+        gone: Default::default(),
         shared: false,
     };
     topology.keep_logs(logs);

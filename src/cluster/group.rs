@@ -55,6 +55,10 @@ pub struct Group {
     inner: Mutex<Inner>,
     /// Nothing is written any more.
     deposed: AtomicBool,
+    /// It is removed from etcd by this server.
+    erased: AtomicBool,
+    /// It is not in etcd any more.
+    gone: AtomicBool,
     /// Told the name when it is deposed.
     tell: UnboundedSender<String>,
     /// Bytes in etcd, and how many there may be.
@@ -112,6 +116,8 @@ impl Group {
             slow: std::sync::Mutex::default(),
             inner: Mutex::new(Inner { head, revision, sure: true, chunks, doubtful: None }),
             deposed: AtomicBool::new(false),
+            erased: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
             tell,
         })
     }
@@ -124,6 +130,16 @@ impl Group {
     /// Whether nothing is written any more.
     pub fn is_deposed(&self) -> bool {
         self.deposed.load(SeqCst)
+    }
+
+    /// This server removes it.
+    pub fn is_erased(&self) -> bool {
+        self.erased.load(SeqCst)
+    }
+
+    /// It was looked for, and is not there.
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(SeqCst)
     }
 
     /// Another server may lead from now on; `next` before others.
@@ -163,6 +179,7 @@ impl Group {
 
     /// The head is this: written by this server, or it is deposed.
     fn adopt(&self, inner: &mut Inner, found: Option<(Bytes, i64)>) -> Result<(), Fault> {
+        let is_gone = found.is_none();
         let read = found.and_then(|(value, revision)| Some((Head::read(&value).ok()?, revision)));
         match read {
             // One that tells of less was there before: etcd was restored.
@@ -186,8 +203,10 @@ impl Group {
                         format!("etcd has forgotten records after {}", head.index)
                     }
                     Some((head, _)) if !head.server.is_empty() => format!("server {} leads it", head.server),
-                    _ => "no server leads it".to_owned(),
+                    Some(_) => "no server leads it".to_owned(),
+                    None => "its log is not in etcd any more".to_owned(),
                 };
+                self.gone.store(is_gone, SeqCst);
                 self.depose();
                 let _ = self.tell.send(self.name.clone());
                 Err(Fault::Deposed(format!(
@@ -373,6 +392,8 @@ impl Group {
     }
 
     async fn erase(&self) -> Result<(), Fault> {
+        // The watch may tell of it first.
+        self.erased.store(true, SeqCst);
         let mut inner = self.inner.lock().await;
         self.be_sure(&mut inner).await?;
         let (logs, snaps) = (self.keys.logs(&self.name), self.keys.snaps(&self.name));

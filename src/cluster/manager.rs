@@ -488,9 +488,13 @@ impl Manager {
             Word::Probed(id, refuses) => self.probed(id, refuses),
             Word::Handed(name, kept) => self.handed(&name, kept),
             Word::Deposed(name) => {
-                if self.known.get(&name).is_some_and(|known| matches!(known.role, Role::Leads(_))) {
-                    let at = self.seen;
-                    self.give_up(&name, at);
+                if let Some(Known { role: Role::Leads(group), .. }) = self.known.get(&name) {
+                    if group.is_gone() {
+                        self.removed(&name);
+                    } else {
+                        let at = self.seen;
+                        self.give_up(&name, at);
+                    }
                 }
             }
             Word::Drain(server, drain, reply) => self.drain(&server, drain, reply),

@@ -11,7 +11,7 @@ mod sync;
 mod trail;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -62,6 +62,8 @@ pub struct Logs {
     pub shared: bool,
     /// Directories that can be neither read nor put aside, and why: nothing is written there.
     pub unread: Mutex<BTreeMap<PathBuf, String>>,
+    /// Resource managers whose logs somebody removed from etcd while this server led them, until there is another of that name.
+    pub gone: Mutex<BTreeSet<String>>,
 }
 
 impl Logs {
@@ -96,9 +98,29 @@ impl Logs {
         ))
     }
 
-    /// What could not be read and is there still.
+    /// A log is gone under the session that is in it.
+    pub fn is_gone(&self, rm: &str) {
+        if let Some(metrics) = &self.metrics {
+            metrics.lost();
+        }
+        lock(&self.gone).insert(rm.to_owned());
+    }
+
+    /// There is one again.
+    pub fn is_there(&self, rm: &str) {
+        lock(&self.gone).remove(rm);
+    }
+
+    /// What could not be read and is there still, and what is gone.
     pub fn faults(&self) -> Vec<String> {
-        lock(&self.unread).values().cloned().collect()
+        let gone = |rm: &String| {
+            format!(
+                "resource manager \"{rm}\": its log was removed from etcd: its session is lost until it registers again"
+            )
+        };
+        let mut faults: Vec<String> = lock(&self.unread).values().cloned().collect();
+        faults.extend(lock(&self.gone).iter().map(gone));
+        faults
     }
 }
 

@@ -232,6 +232,7 @@ fn logs(base: PathBuf, metrics: &Metrics, args: &ClusterArgs) -> Logs {
         snapshot: wanted.and_then(|bytes| bytes.parse().ok()).unwrap_or(SNAPSHOT.min(args.max_bytes() / 8)),
         metrics: Some(metrics.log()),
         unread: Default::default(),
+        gone: Default::default(),
         shared: true,
     }
 }

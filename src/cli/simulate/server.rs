@@ -254,6 +254,7 @@ impl Server {
             metrics: None,
             shared: false,
             unread: Default::default(),
+            gone: Default::default(),
         });
         let settings = RmSettings::read(&world.extra)?;
         let cluster = world.etcd.map(|doubts| Cluster::new(seed, doubts, RM)).transpose()?;

@@ -119,6 +119,9 @@ impl Manager {
             let at = self.seen;
             return self.give_up(name, at);
         }
+        if let Some(logs) = self.topology.logs() {
+            logs.is_there(&head.rm);
+        }
         known.role = Role::Leads(group.clone());
         known.pending.clear();
         known.vacant = None;

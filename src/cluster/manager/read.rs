@@ -43,14 +43,17 @@ impl Manager {
     }
 
     /// etcd was restored to a state of before. What this server knew does not hold.
-    fn rewound(&mut self, revision: i64) {
+    fn rewound(&mut self, revision: i64, heads: &[KeyValue]) {
         tracing::error!(
             code = "etcd-restored",
             revision,
             seen = self.seen,
             "etcd was restored to an earlier state: sessions go on from there, and shims that have seen more register again"
         );
-        for known in std::mem::take(&mut self.known).into_values() {
+        for (name, known) in std::mem::take(&mut self.known) {
+            if !heads.iter().any(|head| self.keys.read(&head.key) == Some(Key::Head(&name))) {
+                self.say_gone(&known);
+            }
             self.gone(&known);
         }
     }
@@ -59,7 +62,7 @@ impl Manager {
     pub(super) fn take_in(&mut self, present: Present) {
         let Present { revision, servers, heads, loads, drains, config } = present;
         if revision < self.seen || heads.iter().any(|head| self.is_older(head)) {
-            self.rewound(revision);
+            self.rewound(revision, &heads);
         }
         self.seen = revision;
         self.take_config(

@@ -38,7 +38,12 @@ impl Manager {
             Some(Key::Head(name)) if is_there => {
                 self.head(name.to_owned(), &kv.value, kv.mod_revision, kv.mod_revision)
             }
-            Some(Key::Head(name)) => self.removed(name),
+            // One that is known by now may have begun since.
+            Some(Key::Head(name))
+                if self.known.get(name).is_some_and(|known| (1..kv.mod_revision).contains(&known.revision)) =>
+            {
+                self.removed(name);
+            }
             // A compaction of the log is no news; what is put counts when the head says so.
             Some(Key::Log(name, number)) if is_there => {
                 if let Some(known) = self.known.get_mut(name)
@@ -91,6 +96,9 @@ impl Manager {
             }
         };
         let Some(known) = self.known.get_mut(&name) else {
+            if let Some(logs) = self.topology.logs() {
+                logs.is_there(&head.rm);
+            }
             let role = self.role_of(&head, at);
             let known = Known::new(head, revision, role);
             self.known.insert(name.clone(), known);
@@ -167,7 +175,26 @@ impl Manager {
 
     pub(super) fn removed(&mut self, name: &str) {
         if let Some(known) = self.known.remove(name) {
+            self.say_gone(&known);
             self.gone(&known);
+        }
+    }
+
+    /// Somebody removed a log that this server leads.
+    pub(super) fn say_gone(&self, known: &Known) {
+        let rm = &*known.head.rm;
+        if !matches!(&known.role, Role::Leads(group) if !group.is_erased()) {
+            return;
+        }
+        tracing::error!(
+            code = "cluster-log-gone",
+            rm,
+            epoch = known.head.epoch,
+            records = known.head.index,
+            "its log was removed from etcd while this server led it: its session is lost, and its shim has to register again"
+        );
+        if let Some(logs) = self.topology.logs() {
+            logs.is_gone(rm);
         }
     }
 

@@ -89,3 +89,32 @@ async fn a_restored_backup_is_gone_on_from_and_shims_that_saw_more_register_agai
     .await;
     assert_eq!(at.send("POST", "/si/v1/rm", &json!({"rmID": "rm-1"})).await.0, 200, "registered again");
 }
+
+#[tokio::test]
+async fn a_log_that_is_removed_under_its_leader_is_told() {
+    let Some(etcd) = rig::etcd("a_log_that_is_removed_under_its_leader_is_told") else { return };
+    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let (leader, other) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
+    session(&leader).await;
+    rig::follows(&other).await;
+    let log = async || {
+        let health = leader.get("/ws/v1/scheduler/healthcheck").await.1;
+        let mut checks = health["HealthChecks"].as_array().into_iter().flatten();
+        checks.find(|check| check["Name"] == "Log").map(|check| check["Succeeded"] == true)
+    };
+    assert_eq!(common::answer("the check", log, Option::is_some).await, Some(true));
+    etcd.ctl(&["del", "--prefix", "/callboard/"]);
+    common::answer("the check", log, |green| *green == Some(false)).await;
+    let told = leader.program.log();
+    assert_eq!(told.matches("cluster-log-gone").count(), 1, "{told}");
+    assert!(!other.program.log().contains("cluster-log-gone"), "{}", other.program.log());
+    let metrics = leader.http.get(leader.url("/metrics")).send().await.expect("an answer").text().await.expect("text");
+    assert!(metrics.contains("\ncallboard_log_lost_total 1"), "{metrics}");
+    // It may begin anew, at any server.
+    let registered = async || other.send("POST", "/si/v1/rm", &json!({"rmID": "rm-1"})).await.0;
+    common::answer("a registration", registered, |status| *status == 200).await;
+    common::answer("the check", log, |green| *green == Some(true)).await;
+    // One that ends and is removed by the server itself is no loss.
+    assert_eq!(other.delete("/si/v1/rm/rm-1").await.0, 200);
+    assert!(!other.program.log().contains("cluster-log-gone"), "{}", other.program.log());
+}

@@ -46,6 +46,7 @@ pub(super) fn one_of_several() -> Env {
         shared: true,
         metrics: None,
         unread: Mutex::default(),
+        gone: Mutex::default(),
     });
     env.topology.opened();
     env

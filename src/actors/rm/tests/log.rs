@@ -20,6 +20,7 @@ async fn with_logs(base: &std::path::Path) -> Env {
         shared: false,
         metrics: None,
         unread: Mutex::default(),
+        gone: Mutex::default(),
     });
     env.topology.restore(Before::Closed).await;
     env

@@ -44,6 +44,7 @@ mod lead;
 mod look;
 mod read;
 mod show;
+mod spread;
 #[cfg(test)]
 mod tests;
 mod unheard;
@@ -208,6 +209,8 @@ pub struct Manager {
     beginning: BTreeMap<String, Vec<oneshot::Sender<Result<(), Refusal>>>>,
     /// Servers whose key is gone, since when.
     absent: HashMap<String, Instant>,
+    /// Since when the same servers are there, and nothing was moved to spread what they lead.
+    settled: Instant,
     /// Servers that refuse connections, since when.
     refusing: HashMap<String, Instant>,
     probing: HashMap<String, Instant>,
@@ -272,6 +275,7 @@ impl Manager {
             known: BTreeMap::new(),
             beginning: BTreeMap::new(),
             absent: HashMap::new(),
+            settled: Instant::now(),
             refusing: HashMap::new(),
             probing: HashMap::new(),
             seen: 0,

@@ -49,6 +49,7 @@ impl Manager {
         let Some(connected) = self.connected.filter(|_| self.leaving.is_none() && is_there) else { return };
         self.say_load();
         self.evacuate();
+        self.spread();
         let led = self.known.values().filter(|known| matches!(known.role, Role::Leads(_) | Role::Changes)).count();
         // Others go first, where there are any who can.
         let may_take =

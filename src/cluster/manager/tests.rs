@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{mpsc::unbounded_channel, oneshot};
 
-use super::{Known, Manager, Role};
+use super::{Known, Manager, Role, spread::SETTLED};
 use crate::{
     actors::rm::tests,
     cluster::{
@@ -148,4 +148,52 @@ async fn one_whose_log_is_gone_has_no_actor_any_more() {
     manager.head("rm-1".to_owned(), &head("other").json().into(), 9, 9);
     let again = manager.topology.find("rm-1").expect("it is followed");
     again.addr.send(Info).await.expect("alive");
+}
+
+#[actix::test]
+async fn a_server_that_joins_gets_its_share_one_by_one() {
+    let mut manager = manager();
+    let names = ["rm-1", "rm-2", "rm-3", "rm-4"];
+    for rm in names {
+        let head = Head { rm: rm.to_owned(), ..head("me") };
+        let group = Group::new(manager.setup(), head.clone(), 7, Default::default());
+        manager.known.insert(rm.to_owned(), Known::new(head, 7, Role::Leads(group)));
+    }
+    let follow = |rm: &str| FollowStatus { rm: rm.to_owned(), applied: 3, fault: None };
+    let http = "http://other:9080".to_owned();
+    let other = Server { id: "other".to_owned(), http, version: "2".to_owned(), ..Server::default() };
+    let me = manager.options.me.clone();
+    manager.servers.insert(me.id.clone(), me);
+    manager.server("other".to_owned(), Some(&serde_json::to_vec(&other).expect("JSON").into()));
+    manager.loads.insert("other".to_owned(), names.map(follow).to_vec());
+    let changing = |manager: &Manager| {
+        let of = |known: &&Known| matches!(known.role, Role::Changes);
+        manager.known.values().filter(of).map(|known| known.head.rm.clone()).collect::<Vec<_>>()
+    };
+    // Not at once: it may be gone again. And not one of another release.
+    manager.spread();
+    tokio::time::advance(SETTLED).await;
+    manager.spread();
+    assert!(changing(&manager).is_empty());
+    manager.options.me.version = "2".to_owned();
+    manager.spread();
+    assert_eq!(changing(&manager), ["rm-1"]);
+    // One at a time.
+    tokio::time::advance(SETTLED).await;
+    manager.spread();
+    assert_eq!(changing(&manager), ["rm-1"]);
+    let taken = |manager: &mut Manager, rm: &str| {
+        let known = manager.known.get_mut(rm).expect("known");
+        (known.heir, known.head.server) = (None, "other".to_owned());
+        let (head, at) = (known.head.clone(), manager.seen);
+        let role = manager.role_of(&head, at);
+        manager.become_role(rm, role);
+    };
+    taken(&mut manager, "rm-1");
+    manager.spread();
+    assert_eq!(changing(&manager), ["rm-2"]);
+    taken(&mut manager, "rm-2");
+    tokio::time::advance(2 * SETTLED).await;
+    manager.spread();
+    assert!(changing(&manager).is_empty(), "two each");
 }

@@ -60,6 +60,9 @@ impl Manager {
         match value.and_then(|value| serde_json::from_slice::<Server>(value).ok()) {
             Some(server) => {
                 self.absent.remove(&id);
+                if !self.servers.contains_key(&id) {
+                    self.settled = Instant::now();
+                }
                 if self.servers.get(&id) != Some(&server) && id != self.options.me.id {
                     tracing::info!(server = id, http = server.http, grpc = server.grpc, "another server is there");
                 }
@@ -67,6 +70,7 @@ impl Manager {
             }
             None => {
                 self.servers.remove(&id);
+                self.settled = Instant::now();
                 self.refusing.remove(&id);
                 self.probing.remove(&id);
                 self.absent.insert(id, Instant::now());

@@ -28,6 +28,9 @@ pub const LAG: &str = "callboard-lag";
 /// Most bytes of [`INDEX`]: clients and proxies refuse answers whose headers are longer than they expect.
 const LONGEST: usize = 4 << 10;
 
+/// All partitions that there are: whoever reads it takes what is not in it for gone.
+const PARTITIONS: &str = "/ws/v1/partitions";
+
 /// What is told of a partition by its conversations, its journal and what its events led to: the leader has them.
 const LEADERS: [&str; 5] = ["queue", "resource", "releases", "usage", "trends"];
 
@@ -131,6 +134,13 @@ pub async fn gate(
         About::All => {}
     }
     let mut fresh = leaders.freshen().await;
+    if raw == PARTITIONS
+        && let Some(reads) = doors.topology.reads()
+    {
+        let (payload, why) = (request.take_payload(), format!("not all partitions are known yet: {reads}"));
+        let answer = guard::refused(request.request(), payload, StatusCode::SERVICE_UNAVAILABLE, why).await;
+        return Ok(request.into_response(answer));
+    }
     if let Some(rm) = only {
         fresh.retain(|fresh| fresh.rm == rm);
     }

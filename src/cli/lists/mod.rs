@@ -268,6 +268,23 @@ impl Wanted {
         door.value_at(&path).await.map(|_| ())
     }
 
+    /// Of several servers each lists what it leads: where the others are, one in a line.
+    async fn led_elsewhere(&self) -> String {
+        // One alone, or one that may not be asked, tells nothing of it.
+        let Ok(cluster) = self.show().door.value_at("/api/v1/cluster").await else { return String::new() };
+        let rows = |key: &str| cluster[key].as_array().into_iter().flatten();
+        let line = |group: &Value| {
+            let (rm, leader) = (out::line(group["rmID"].as_str()?), &group["leader"]);
+            let at = rows("servers").find(|server| server["id"] == *leader && *leader != cluster["server"]);
+            match at.and_then(|server| server["http"].as_str()).filter(|http| !http.is_empty()) {
+                Some(http) => Some(format!("{rm} is led by another server: --server {}\n", out::line(http))),
+                None if group["led"] == false => Some(format!("{rm} is led by no server\n")),
+                None => None,
+            }
+        };
+        rows("resourceManagers").filter_map(line).collect()
+    }
+
     async fn ask(&self) -> Result<List, Error> {
         let show = self.show();
         let mut answer = match show.door.value_at(&self.path()).await {
@@ -282,6 +299,9 @@ impl Wanted {
             self.narrow(&mut answer);
         }
         let mut list = self.list(&answer, Timestamp::now());
+        if matches!(self, Wanted::Rms(_)) {
+            list.note.push_str(&self.led_elsewhere().await);
+        }
         if let Some(by) = show.sort.as_ref().filter(|_| !matches!(self, Wanted::Apps(_))) {
             list.sort(by).map_err(|text| Error { text, status: None })?;
         }

@@ -48,6 +48,11 @@ async fn the_other_server_sends_everybody_to_the_leader() {
     // Nothing of it happened.
     assert_eq!(leader.get("/si/v1/rm/rm-1").await.1["epoch"], 1);
     assert_eq!(other.get("/si/v1/rm").await.1, json!([]));
+    // Commands say where it is.
+    let listed = run(&["rms", "--server", &other.url("")]);
+    assert!(listed.contains(&format!("rm-1 is led by another server: --server {}\n", leader.url(""))), "{listed}");
+    let listed = run(&["rms", "--server", &leader.url("")]);
+    assert!(listed.contains("rm-1 ") && !listed.contains("is led by"), "{listed}");
     // Over gRPC the address is in the trailers.
     let at = leader.grpc().trim_start_matches("http://").to_owned();
     let channel = tonic::transport::Channel::from_shared(other.grpc()).expect("a URL").connect().await.expect("there");

@@ -7,6 +7,8 @@ use nix::{
     unistd::Pid,
 };
 
+use crate::domain::words::plural;
+
 /// Clock ticks per second in `/proc/PID/stat`: 100 on every Linux that shows it to user space.
 const TICKS: f64 = 100.0;
 
@@ -61,7 +63,7 @@ pub fn machine() -> String {
     let model = model.map_or("unknown processor", |(_, name)| name.trim());
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let bytes = status_bytes(&memory, "MemTotal:").unwrap_or(0);
-    format!("{model}, {} cores, {:.0} GiB", cores(), bytes as f64 / f64::from(1 << 30))
+    format!("{model}, {}, {:.0} GiB", plural(cores(), "core"), bytes as f64 / f64::from(1 << 30))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::http::api::board::{
     advice::{AdviceView, AllocationView, HolderView, HoldersView, NAMED, PlaceView, RemedyView, quoted},
     timeline::{Timeline, TimelineRow},
     when::WhenView,
-    why::{noun, shown},
+    why::{Figures, noun},
 };
 
 /// Options of `callboard why`.
@@ -303,10 +303,10 @@ fn place(place: &PlaceView) -> String {
 
 fn held_by(text: &mut String, holders: &HoldersView) {
     let kind = holders.resource.as_deref();
-    let part = |amount: i64| match kind {
-        Some(kind) => format!(" {}", shown(kind, amount)),
-        None => String::new(),
-    };
+    let parts = holders.applications.iter().chain(&holders.users).chain(&holders.queues).map(|holder| holder.amount);
+    let all: Vec<i64> = parts.chain([holders.total, holders.foreign]).collect();
+    let figures = kind.map(|kind| Figures::of(kind, &all, |_| true));
+    let part = |amount: i64| figures.as_ref().map_or(String::new(), |figures| format!(" {}", figures.told(amount)));
     let list = |holders: &[HolderView], counted: bool| {
         let one = |holder: &HolderView| match kind {
             None if counted => format!("{} {}", holder.name, holder.amount),
@@ -315,7 +315,7 @@ fn held_by(text: &mut String, holders: &HoldersView) {
         holders.iter().map(one).collect::<Vec<_>>().join(", ")
     };
     let what = match kind {
-        Some(kind) => format!("{} {} of", shown(kind, holders.total), noun(kind, holders.total)),
+        Some(kind) => format!("{} {} of", part(holders.total).trim_start(), noun(kind, holders.total)),
         None => format!("{} of", plural(u64::try_from(holders.total).unwrap_or(0), "running application")),
     };
     let (apps, users, queues) =
@@ -364,8 +364,11 @@ fn helps(text: &mut String, advice: &AdviceView) {
         freed(text, &remedy.allocations);
     }
     if !advice.complete {
-        let _ =
-            writeln!(text, "  (after {} trials, not of all that there is: there may be smaller ones)", advice.tried);
+        let _ = writeln!(
+            text,
+            "  (after {}, not of all that there is: there may be smaller ones)",
+            plural(advice.tried as u64, "trial")
+        );
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::words::plural;
 use crate::domain::{
     hostlist::HostList,
     idset::IdSet,
@@ -104,7 +105,7 @@ pub fn decode(text: &str) -> Result<(Vec<Known>, i64), String> {
     let lists = lists.map_err(|error| error.to_string())?;
     let hosts = lists.iter().map(HostList::len).fold(0, u64::saturating_add);
     if hosts != offers.len() as u64 {
-        return Err(format!("{hosts} hosts for {} ranks", offers.len()));
+        return Err(format!("{} for {}", plural(hosts, "host"), plural(offers.len(), "rank")));
     }
     let names = lists.iter().flat_map(HostList::iter);
     let known = offers.values().zip(names).map(|(capacity, host)| Known { host: host.into(), capacity: *capacity });
@@ -149,7 +150,7 @@ mod tests {
             (r#"{"version":2,"execution":{"R_lite":[],"nodelist":[]}}"#, "version 2 is not known, only 1 is"),
             (
                 r#"{"version":1,"execution":{"R_lite":[{"rank":"0-1","children":{"core":"0"}}],"nodelist":["a"]}}"#,
-                "1 hosts for 2 ranks",
+                "1 host for 2 ranks",
             ),
             (
                 r#"{"version":1,"execution":{"R_lite":[{"rank":"0-2147483647","children":{"core":"0"}}],"nodelist":["a"]}}"#,

@@ -18,6 +18,7 @@ use super::{
     workload::{Ask, Workload},
 };
 use crate::domain::types::Termination;
+use crate::domain::words::plural;
 
 /// Asks per request.
 pub const CHUNK: usize = 500;
@@ -155,7 +156,7 @@ impl Record {
 
     fn take(&mut self, batch: &Batch) -> Result<()> {
         if let Some(refused) = batch.refused.first() {
-            bail!("the server refused {} items of the workload, first: {refused}", batch.refused.len());
+            bail!("the server refused {} of the workload, first: {refused}", plural(batch.refused.len(), "item"));
         }
         for number in &batch.placed {
             match self.sent.get_mut(*number).and_then(Option::take) {

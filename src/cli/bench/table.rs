@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::{beside::Read, measure::Outcome, shapes::ShapeId};
+use crate::domain::words::plural;
 
 const TITLES: [&str; 9] =
     ["shape", "nodes", "asks", "allocations/s", "per CPU-s", "p50 ms", "p99 ms", "p99.9 ms", "peak memory"];
@@ -89,7 +90,7 @@ fn besides(outcomes: &[Outcome]) -> Vec<String> {
             let _ = write!(line, ", p50 {} ms, p99 {} ms", millis(read.latency_ms.p50), millis(read.latency_ms.p99));
         }
         if read.begun_anew > 0 {
-            let _ = write!(line, ", {} streams had fallen behind and began anew", read.begun_anew);
+            let _ = write!(line, ", {} had fallen behind and began anew", plural(read.begun_anew, "stream"));
         }
         line
     };

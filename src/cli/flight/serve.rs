@@ -23,6 +23,7 @@ use super::{
     player::{Moment, Player},
     source, words,
 };
+use crate::domain::words::plural;
 use crate::{
     actors::{
         directory::{Listing, PartitionEntry, RmEntry},
@@ -80,7 +81,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         Player::open(flight, |played| {
             if told.elapsed() >= TELL {
                 told = Instant::now();
-                out::note(format_args!("{played} of {records} records were played"));
+                out::note(format_args!("{played} of {} played", plural(records, "record")));
             }
         })
     });

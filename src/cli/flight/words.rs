@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::domain::words::plural;
 use crate::{
     actors::rm::record::kind,
     domain::{
@@ -22,7 +23,7 @@ pub fn time(at: Nanos) -> String {
 /// So many bytes.
 pub fn size(bytes: u64) -> String {
     match bytes {
-        0..1_024 => format!("{bytes} bytes"),
+        0..1_024 => plural(bytes, "byte"),
         1_024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1_024.0),
         _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
     }
@@ -72,7 +73,7 @@ fn of_command(command: &Command) -> Vec<String> {
         Command::Unanswered(question) => vec![format!("nobody answers question {question}")],
         Command::AskPredicates(on) => vec![format!("predicates are asked for: {on}")],
         Command::Turn(turn) => vec![format!("turns of constrained asks: {turn:?}")],
-        Command::PredicateTerms(terms) => vec![format!("a question names up to {} nodes", terms.nodes)],
+        Command::PredicateTerms(terms) => vec![format!("a question names up to {}", plural(terms.nodes, "node"))],
         Command::ContainerStates(all) => vec![format!("all container states are wanted: {all}")],
         Command::Reservations(on) => vec![format!("nodes are reserved: {on}")],
         Command::OperatorDrain { nodes, drained } => {

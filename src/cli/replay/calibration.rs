@@ -8,6 +8,7 @@ use super::{
     books::{AskState, Books},
     trace::{Millis, Trace},
 };
+use crate::domain::words::plural;
 use crate::domain::{
     Partition,
     effect::Effect,
@@ -43,8 +44,8 @@ impl fmt::Display for Calibration {
         let percent = |count: usize| if self.judged > 0 { 100.0 * count as f64 / self.judged as f64 } else { 0.0 };
         write!(
             f,
-            "{} asks were asked when they would be placed: {} not known, {} never placed; of the {} others {:.1} % were placed within p50, {:.1} % within p90",
-            self.asked,
+            "When they would be placed was asked of {}: {} not known, {} never placed; of the other {} {:.1} % were placed within p50, {:.1} % within p90",
+            plural(self.asked, "ask"),
             self.not_known,
             self.cut_short,
             self.judged,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use crate::domain::words::plural;
 use crate::{
     cli::client::{
         Result,
@@ -80,7 +81,12 @@ pub async fn find(api: &Api, partition: &str) -> Result<Vec<String>> {
     queue(&api.get(&path("queues")).await?, &mut found);
     for node in api.get::<Vec<Node>>(&path("nodes")).await? {
         if used(&node.allocated) || !node.allocations.is_empty() {
-            found.push(format!("node {}: {} allocations, {:?}", node.id, node.allocations.len(), node.allocated));
+            found.push(format!(
+                "node {}: {}, {:?}",
+                node.id,
+                plural(node.allocations.len(), "allocation"),
+                node.allocated
+            ));
         }
         if !node.reservations.is_empty() {
             found.push(format!("node {}: reserved for {}", node.id, node.reservations.join(", ")));
@@ -111,7 +117,12 @@ pub fn in_partition(partition: &Partition) -> Vec<String> {
     for node in partition.node_by_id.values().map(|ix| &partition.nodes[*ix]) {
         if !node.allocs.is_empty() || !node.reservations.is_empty() {
             let (allocations, reservations) = (node.allocs.len(), node.reservations.len());
-            found.push(format!("node {}: {allocations} allocations, {reservations} reservations", node.id()));
+            found.push(format!(
+                "node {}: {}, {}",
+                node.id(),
+                plural(allocations, "allocation"),
+                plural(reservations, "reservation")
+            ));
         }
     }
     found.extend(partition.audit().into_iter().map(|finding| format!("{}: {}", finding.object, finding.text)));
@@ -142,7 +153,11 @@ fn queue(at: &Queue, found: &mut Vec<String>) {
     }
     if at.running_apps > 0 || !at.allocating_accepted_apps.is_empty() {
         let starting = at.allocating_accepted_apps.len();
-        found.push(format!("queue {}: {} applications running, {starting} starting", at.queuename, at.running_apps));
+        found.push(format!(
+            "queue {}: {} running, {starting} starting",
+            at.queuename,
+            plural(at.running_apps, "application")
+        ));
     }
     at.children.iter().for_each(|child| queue(child, found));
 }
@@ -157,6 +172,6 @@ mod tests {
             {"queuename":"root.a","pendingResource":{"vcore":5},"runningApps":1}]}"#;
         let mut found = Vec::new();
         queue(&serde_json::from_str(text).unwrap(), &mut found);
-        assert_eq!(found, ["queue root.a: pending {\"vcore\": 5}", "queue root.a: 1 applications running, 0 starting"]);
+        assert_eq!(found, ["queue root.a: pending {\"vcore\": 5}", "queue root.a: 1 application running, 0 starting"]);
     }
 }

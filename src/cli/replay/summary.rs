@@ -208,10 +208,10 @@ impl fmt::Display for Summary {
         let part = if self.complete { "" } else { " (interrupted)" };
         writeln!(
             f,
-            "Replayed {}{part}: {} of trace time on {} nodes, {}",
+            "Replayed {}{part}: {} of trace time on {}, {}",
             self.trace,
             Millis(self.trace_ms),
-            self.nodes,
+            plural(self.nodes, "node"),
             if self.speed.is_some() { format!("through the {} door", self.door) } else { "in process".to_owned() }
         )?;
         writeln!(f)?;
@@ -225,8 +225,10 @@ impl fmt::Display for Summary {
         if let Some(gangs) = &self.gangs {
             writeln!(
                 f,
-                "  gangs          {} with all that was left of them; {} placeholders placed, {} of them replaced",
-                gangs.complete, gangs.placeholders, gangs.replaced
+                "  gangs          {} with all that was left of them; {} placed, {} of them replaced",
+                gangs.complete,
+                plural(gangs.placeholders, "placeholder"),
+                gangs.replaced
             )?;
         }
         let [half, most, all] = self.wait_ms.map(Millis);

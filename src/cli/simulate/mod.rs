@@ -39,6 +39,7 @@ use serde_json::json;
 pub use self::server::Counts;
 use self::{case::Case, rules::Fault, run::Outcome, scratch::Scratch, server::RM};
 use super::out;
+use crate::domain::words::{either, plural};
 use crate::{
     actors::rm::record::kind,
     store::log::{self, flight::Flight},
@@ -251,7 +252,7 @@ fn once(case: &Case, scratch: &Scratch) -> Outcome {
 /// There is nowhere to run it.
 pub fn check(case: &Case) -> anyhow::Result<Option<String>> {
     let outcome = once(case, &Scratch::new()?);
-    Ok(outcome.fault.map(|(fault, after)| format!("after {after} steps: {}: {}", fault.rule, fault.text)))
+    Ok(outcome.fault.map(|(fault, after)| format!("after {}: {}: {}", plural(after, "step"), fault.rule, fault.text)))
 }
 
 /// Runs the worlds of seeds; gives the broken rules, the digest over all, and how much happened.
@@ -280,7 +281,12 @@ fn text(sum: &Sum, took: Duration, args: &SimulateArgs) -> String {
     let mut text = String::new();
     for Broken { fault, after, least } in &sum.broken {
         text += &format!("seed {}: {}\n  {}\n", least.seed, fault.rule, fault.text);
-        text += &format!("  after {after} steps; {} are enough:\n", least.steps.len());
+        text += &format!(
+            "  after {}; {} {} enough:\n",
+            plural(*after, "step"),
+            least.steps.len(),
+            either(&least.steps.len(), "is", "are")
+        );
         for step in &least.steps {
             text += &format!("    {}\n", serde_json::to_string(step).unwrap_or_default());
         }
@@ -293,11 +299,17 @@ fn text(sum: &Sum, took: Duration, args: &SimulateArgs) -> String {
     let Counts { commands, decisions, lines, swaps, victims, lookups, stops, restarts, snapshots } = sum.counts;
     let rate = sum.worlds as f64 / took.as_secs_f64().max(1e-9);
     text += &format!(
-        "{} worlds in {:.1} s ({rate:.0}/s): {commands} commands, {decisions} decisions, {swaps} replacements, {victims} \
-         victims, {lines} lines, {lookups} look-ups, {stops} sessions given up, {restarts} restarts, {snapshots} of them from a \
-         snapshot; digest {:016x}\n",
-        sum.worlds,
+        "{} in {:.1} s ({rate:.0}/s): {}, {}, {}, {}, {}, {}, {} given up, {}, {snapshots} of them from a snapshot; digest {:016x}\n",
+        plural(sum.worlds, "world"),
         took.as_secs_f64(),
+        plural(commands, "command"),
+        plural(decisions, "decision"),
+        plural(swaps, "replacement"),
+        plural(victims, "victim"),
+        plural(lines, "line"),
+        plural(lookups, "look-up"),
+        plural(stops, "session"),
+        plural(restarts, "restart"),
         sum.digest
     );
     text += &match sum.broken.len() {

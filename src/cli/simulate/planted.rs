@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use super::{Case, Seeds, SimulateArgs, worlds};
+use crate::domain::words::plural;
 use crate::{cli::out, domain::planted};
 
 /// A shortened case has so many steps at most.
@@ -34,11 +35,11 @@ pub fn run(name: &str, args: &SimulateArgs, drawn: impl Fn(u64) -> Case + Sync) 
             Some(found) => {
                 let (steps, seed) = (found.least.steps.len(), found.least.seed);
                 missed += usize::from(steps > MOST);
-                format!("seed {seed}, {steps} steps: {}: {}", found.fault.rule, found.fault.text)
+                format!("seed {seed}, {}: {}: {}", plural(steps, "step"), found.fault.rule, found.fault.text)
             }
             None => {
                 missed += 1;
-                format!("not found in {} worlds", sum.worlds)
+                format!("not found in {}", plural(sum.worlds, "world"))
             }
         };
         out::print(format!("{name}: {told}\n"))?;

@@ -14,6 +14,7 @@ use super::{
     rules::Fault,
     server::{Mark, RM, Server},
 };
+use crate::domain::words::plural;
 use crate::{
     actors::rm::{
         log::{LogSync, RmLog},
@@ -76,7 +77,7 @@ impl Server {
         };
         let whole = last == before;
         if whole && found_last == before && events != Some(self.log.events) {
-            self.wrong(format!("there were {} events, and {events:?} are counted", self.log.events));
+            self.wrong(format!("there were {}, and {events:?} are counted", plural(self.log.events, "event")));
         }
         self.log = RmLog::new(self.logs.clone(), self.home(), RM, self.log.sync, found_last + 1, at);
         self.log.events = events.unwrap_or(0);
@@ -199,7 +200,7 @@ impl Server {
         let (_, kept) = found.buffer.kept_after(lines);
         let due = told.saturating_sub(lines);
         if kept.len() as u64 != due {
-            wrong.push(format!("{} lines are there after {lines}, and {due} were", kept.len()));
+            wrong.push(format!("{} after {lines} told, and {due} were due", plural(kept.len(), "line")));
         }
         let before = |line: &Arc<Line>| self.history.get(usize::try_from(line.seq).unwrap_or(usize::MAX) - 1);
         for line in &kept {

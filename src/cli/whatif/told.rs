@@ -6,7 +6,7 @@ use crate::{
     cli::lists::table::{Cell, Column, List, Row},
     domain::words::plural,
     http::api::{
-        board::why::{noun, shown},
+        board::why::{Figures, noun, shown},
         plan::view::Warning,
         whatif::view::{Amounts, ApplicationView, Both, WaitsView, WhatIf, WholeView},
     },
@@ -92,18 +92,18 @@ fn whole(answer: &WhatIf) -> String {
     }
     let kinds: BTreeSet<&String> = without.capacity.keys().chain(with.capacity.keys()).collect();
     for kind in kinds {
-        let of = |used: &Amounts, all: &Amounts| {
-            let of = |amounts: &Amounts| shown(kind, amounts.get(kind).copied().unwrap_or_default());
-            format!("{} of {}", of(used), of(all))
-        };
+        let of = |amounts: &Amounts| amounts.get(kind).copied().unwrap_or_default();
+        let figures = [&without.used, &without.capacity, &with.used, &with.capacity].map(of);
+        let told = Figures::of(kind, &figures, |_| true);
+        let [before, all_before, after, all_after] = figures.map(|amount| told.told(amount));
         let name = format!("{} used", noun(kind, 0));
-        rows.push([name.clone(), of(&without.used, &without.capacity), of(&with.used, &with.capacity)]);
+        rows.push([name.clone(), format!("{before} of {all_before}"), format!("{after} of {all_after}")]);
         if answer.seen_seconds > 0.0 {
+            let told = Figures::of(kind, &[of(&without.average_used), of(&with.average_used)], |_| true);
             let average = |whole: &WholeView| {
-                let of = |amounts: &Amounts| amounts.get(kind).copied().unwrap_or_default();
                 let (used, all) = (of(&whole.average_used), of(&whole.average_capacity));
                 let percent = 100.0 * used as f64 / all.max(1) as f64;
-                format!("{} ({percent:.1} %)", shown(kind, used))
+                format!("{} ({percent:.1} %)", told.told(used))
             };
             rows.push([format!("{name} on average"), average(without), average(with)]);
         }
@@ -182,12 +182,16 @@ fn queues(answer: &WhatIf) -> List {
     let amounts = |both: &Both<Amounts>| {
         let kinds: BTreeSet<&String> = both.without.keys().chain(both.with.keys()).collect();
         let of = |amounts: &Amounts, kind: &String| amounts.get(kind).copied().unwrap_or_default();
-        let differ = kinds.into_iter().filter(|kind| of(&both.without, kind) != of(&both.with, kind));
-        let one = |kind: &String| {
-            let (from, to) = (of(&both.without, kind), of(&both.with, kind));
-            format!("{} → {} {}", shown(kind, from), shown(kind, to), noun(kind, to))
+        let some = kinds.into_iter().map(|kind| (kind, of(&both.without, kind), of(&both.with, kind)));
+        let one = |(kind, from, to): (&String, i64, i64)| {
+            if from == to {
+                return format!("{} {}", shown(kind, to), noun(kind, to));
+            }
+            let figures = Figures::of(kind, &[from, to], |_| true);
+            format!("{} → {} {}", figures.told(from), figures.told(to), noun(kind, to))
         };
-        Cell::text(differ.map(one).collect::<Vec<_>>().join(", "))
+        let told: Vec<String> = some.filter(|(_, from, to)| (*from, *to) != (0, 0)).map(one).collect();
+        Cell::text(if told.is_empty() { "0".to_owned() } else { told.join(", ") })
     };
     // A leaf only: others have no asks of their own.
     let queue_waits = |waits: &Both<WaitsView>| match (waits.without.asks, waits.with.asks) {
@@ -256,6 +260,7 @@ mod tests {
                 queue_name: "root.a".into(),
                 there: Both { without: true, with: true },
                 used: Both { without: amounts(8), with: amounts(16) },
+                pending: Both { without: amounts(2), with: amounts(2) },
                 running: Both { without: 1, with: 2 },
                 waits: Both { without: waited(90.0), with: waited(30.0) },
                 ..QueueView::default()
@@ -277,7 +282,7 @@ There was not enough time for all of 2h: figures are those until then.
             "8 GiB of 16 GiB",
             "1 more placed, first: never → at once, Accepted → Running",
             "  app-1 waits: Queue root.a is at its max.\n",
-            "8 GiB → 16 GiB memory",
+            "8 GiB → 16 GiB memory  2 GiB memory",
             "90s → 30s",
             "memory used on average",
             "waits of those placed",
@@ -285,6 +290,10 @@ There was not enough time for all of 2h: figures are those until then.
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }
+        answer.queues[0].pending = Both::default();
+        answer.queues[0].used.with = Amounts::from([("memory".to_owned(), (8 << 30) + 1)]);
+        let small = told(&answer);
+        assert!(small.contains("8589934592 B → 8589934593 B memory  0 "), "{small}");
         answer.applications.clear();
         assert!(told(&answer).contains("No application would fare otherwise."));
         assert_eq!(

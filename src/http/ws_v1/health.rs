@@ -295,7 +295,7 @@ fn undamaged(journals: &[(Arc<str>, Vec<String>)]) -> CheckView {
         succeeded: told.is_empty(),
         description: "Check if the resource journals are undamaged and can be written",
         diagnosis_message: if told.is_empty() {
-            format!("{} journals are in order", journals.len())
+            format!("{} {} in order", plural(journals.len(), "journal"), either(&journals.len(), "is", "are"))
         } else {
             told.join(" || ")
         },

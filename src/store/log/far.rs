@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Part, Record, Title, WriteError, frame, snapshot};
 use crate::domain::types::Nanos;
+use crate::domain::words::plural;
 
 /// Where a snapshot stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,7 +116,7 @@ pub fn records(bytes: &[u8]) -> impl Iterator<Item = Result<(Record<'_>, usize),
         let rest = bytes.get(at..).filter(|rest| sound && !rest.is_empty())?;
         let Some((head, payload)) = frame::whole(rest) else {
             sound = false;
-            return Some(Err(format!("a record is damaged ({} bytes follow)", rest.len())));
+            return Some(Err(format!("a record is damaged ({} from there on)", plural(rest.len(), "byte"))));
         };
         let length = frame::total(payload);
         at += length;

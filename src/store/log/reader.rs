@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{Record, SEGMENT_END, TITLE, Title, check_title, frame, newest, path_of, segments};
+use crate::domain::words::plural;
 use crate::store::files;
 
 /// How reading ended.
@@ -61,7 +62,7 @@ impl Cut {
 impl std::fmt::Display for Cut {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Cut { path, offset, bytes, why, .. } = self;
-        write!(f, "{} at byte {offset} ({bytes} bytes follow): {why}", path.display())
+        write!(f, "{} at byte {offset} ({} from there on): {why}", path.display(), plural(*bytes, "byte"))
     }
 }
 

@@ -8,6 +8,7 @@ use super::{
     validate,
     written::{Limit, Partition, Quantities, Queue, Spanned, Text},
 };
+use crate::words::plural;
 use crate::{conf::PartitionConf, edit::Edit, quantity, resources::Resource};
 
 /// What came of it.
@@ -122,7 +123,7 @@ fn find<'a>(partition: &'a mut Partition, path: &str) -> Option<&'a mut Queue> {
 
 fn limit(queue: &mut Queue, entry: usize) -> Result<&mut Limit, String> {
     let count = queue.limits.len();
-    queue.limits.get_mut(entry).ok_or_else(|| format!("there are {count} limits, none with number {entry}"))
+    queue.limits.get_mut(entry).ok_or_else(|| format!("it has {}, none with number {entry}", plural(count, "limit")))
 }
 
 fn names(limit: &Limit) -> String {

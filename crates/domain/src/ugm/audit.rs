@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Tracked, TrackerIx, Ugm, Who};
 use crate::resources::Resource;
+use crate::words::plural;
 
 /// An application as its owner sees it, for [`Ugm::audit`].
 #[derive(Clone, Debug)]
@@ -105,10 +106,14 @@ impl Ugm {
             }
             if (level.counted, level.holds) != (sum.counted, sum.holds) {
                 let (counted, holds) = (sum.counted, sum.holds);
-                fault(format!("{} of {} applications count, not {counted} of {holds}", level.counted, level.holds));
+                fault(format!(
+                    "{} of {} counted, not {counted} of {holds}",
+                    level.counted,
+                    plural(level.holds, "application")
+                ));
             }
             if level.children != children.get(&ix).copied().unwrap_or(0) {
-                fault(format!("{} levels below are counted wrongly", level.children));
+                fault(format!("{} below, which is wrong", plural(level.children, "level")));
             }
             if level.limit.as_ref() != self.limits.of(tracker.who, &tracker.name, &level.path) {
                 fault("its limit is not the configured one".into());

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::{Tracked, Ugm, Who};
+use crate::words::plural;
 use crate::{
     coded::{Skip, list, map},
     resources::Resource,
@@ -113,7 +114,7 @@ impl Ugm {
             }
         }
         if !left.is_empty() {
-            faults.push(format!("room is kept for {} applications that are gone", left.len()));
+            faults.push(format!("room is kept for {} no longer there", plural(left.len(), "application")));
             return;
         }
         let mut again = self.clone();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::why::{noun, shown};
+use super::why::{exact, noun, shown};
 use crate::{
     config::LoadedConfig,
     domain::{
@@ -349,12 +349,11 @@ impl Source<'_> {
                 RemedyView { nodes: vec![node.to_string()], allocations, ..of("free", "operator", text) }
             }
             Change::Smaller { to, ask } => {
-                let text =
-                    format!("Ask for less: {} instead of {}.", amounts(to, to.iter().count()), self.size_of(ask));
+                let text = format!("Ask for less: {} instead of {}.", exactly(to), self.size_of(ask));
                 of("smaller", "owner", text)
             }
             Change::Members { keys, of: now, .. } => {
-                let text = format!("Submit the gang again with {} members instead of {now}.", keys.len());
+                let text = format!("Submit the gang again with {} instead of {now}.", plural(keys.len(), "member"));
                 of("members", "owner", text)
             }
             Change::Queue { queue, .. } => RemedyView {
@@ -373,9 +372,8 @@ impl Source<'_> {
                 of("preemption", "owner", text.to_owned())
             }
             Change::Nodes { count, like, capacity } => {
-                let nodes = if *count == 1 { "1 node".to_owned() } else { format!("{count} nodes") };
-                let size = amounts(capacity, 3);
-                let text = format!("Add {nodes} like {like} ({size}{}).", if *count == 1 { "" } else { " each" });
+                let (nodes, size) = (plural(*count, "node"), amounts(capacity, 3));
+                let text = format!("Add {nodes} like {like} ({size}{}).", either(count, "", " each"));
                 RemedyView { nodes: vec![like.to_string()], ..of("addNodes", "operator", text) }
             }
         }
@@ -404,7 +402,7 @@ impl Source<'_> {
 
     fn size_of(&self, (app, key): &AskName) -> String {
         let alloc = self.partition.alloc(app, key);
-        alloc.map_or_else(|| "what it asks for".to_owned(), |alloc| amounts(&alloc.resource, usize::MAX))
+        alloc.map_or_else(|| "what it asks for".to_owned(), |alloc| exactly(&alloc.resource))
     }
 }
 
@@ -463,7 +461,16 @@ fn listed(names: &[String], most: usize) -> String {
 
 /// Amounts for people, so many types at most.
 pub fn amounts(resource: &Resource, most: usize) -> String {
-    let one = |(kind, amount): (&str, i64)| format!("{} {}", shown(kind, amount), noun(kind, amount));
+    listed_as(resource, most, shown)
+}
+
+/// Amounts as somebody is to set them.
+fn exactly(resource: &Resource) -> String {
+    listed_as(resource, usize::MAX, exact)
+}
+
+fn listed_as(resource: &Resource, most: usize, told: impl Fn(&str, i64) -> String) -> String {
+    let one = |(kind, amount): (&str, i64)| format!("{} {}", told(kind, amount), noun(kind, amount));
     let named = resource.named().into_iter().filter(|(_, amount)| *amount != 0);
     named.take(most).map(one).collect::<Vec<_>>().join(", ")
 }
@@ -476,8 +483,8 @@ fn raised(to: &Resource, from: Option<&Resource>) -> String {
             old.set(kind.clone(), amount);
         }
     }
-    let now = if old.is_empty() { String::new() } else { format!(" (now {})", amounts(&old, usize::MAX)) };
-    format!("{}{now}", amounts(to, usize::MAX))
+    let now = if old.is_empty() { String::new() } else { format!(" (now {})", exactly(&old)) };
+    format!("{}{now}", exactly(to))
 }
 
 fn queue_of<'a>(conf: &'a PartitionConf, path: &str) -> Option<&'a QueueConf> {

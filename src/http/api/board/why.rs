@@ -64,6 +64,19 @@ pub struct Short {
     kept: Option<i64>,
 }
 
+impl Short {
+    /// As its figures are told: the shortage shows in them.
+    fn figures(&self) -> Figures<'_> {
+        match self.limit {
+            Some(limit) => {
+                let all = [self.wanted, limit, self.used.unwrap_or(0), self.kept.unwrap_or(0)];
+                Figures::of(&self.resource, &all, |read| read[0] + read[2] + read[3] > read[1])
+            }
+            None => Figures::of(&self.resource, &[self.wanted, self.available], |_| true),
+        }
+    }
+}
+
 /// Each node once, for the first that holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "NodesInVain")]
@@ -399,8 +412,9 @@ fn user_quota(refusal: &Refusal, waiting: &Waiting) -> Reason {
 fn above_limit(waiting: &Waiting, short: &[Short], limit: impl Fn() -> String) -> Option<String> {
     let above = |s: &&Short| s.limit.is_some_and(|limit| s.wanted > limit);
     let one = |s: &Short| {
-        let most = shown(&s.resource, s.limit.unwrap_or(0));
-        format!("{} {} wanted, {most} at most", shown(&s.resource, s.wanted), noun(&s.resource, s.wanted))
+        let figures = s.figures();
+        let most = figures.told(s.limit.unwrap_or(0));
+        format!("{} {} wanted, {most} at most", figures.told(s.wanted), noun(&s.resource, s.wanted))
     };
     let types: Vec<String> = short.iter().filter(above).map(one).collect();
     let what = if waiting.wanted == waiting.resource { "It" } else { "The gang" };
@@ -416,7 +430,8 @@ fn required(node: &str, why: Unfit, wanted: &Resource, free: Option<&Resource>) 
         Unfit::Full => {
             let list: Vec<String> = short
                 .iter()
-                .map(|s| format!("{} free, {} wanted", shown(&s.resource, s.available), shown(&s.resource, s.wanted)))
+                .map(|s| (s, s.figures()))
+                .map(|(s, figures)| format!("{} free, {} wanted", figures.told(s.available), figures.told(s.wanted)))
                 .collect();
             format!("It requires node {node}, which has no room now ({}).", list.join("; "))
         }
@@ -430,12 +445,8 @@ fn required(node: &str, why: Unfit, wanted: &Resource, free: Option<&Resource>) 
 fn gang_short(come: &Resource, wanted: &Resource) -> Reason {
     let short = wanted_of(wanted, |kind| amount(come, kind));
     let one = |s: &Short| {
-        format!(
-            "{} of {} {}",
-            shown(&s.resource, s.available),
-            shown(&s.resource, s.wanted),
-            noun(&s.resource, s.wanted)
-        )
+        let figures = s.figures();
+        format!("{} of {} {}", figures.told(s.available), figures.told(s.wanted), noun(&s.resource, s.wanted))
     };
     let list: Vec<String> = short.iter().map(one).collect();
     let text = format!(
@@ -452,9 +463,9 @@ fn gang_nodes(nodes: &Nodes, wanted: &Resource) -> Reason {
         Some(first) => format!(
             "The nodes have no room for all placeholders of the gang at once: {} {} wanted, {} free together on the nodes \
              large enough for one.",
-            shown(&first.resource, first.wanted),
+            first.figures().told(first.wanted),
             noun(&first.resource, first.wanted),
-            shown(&first.resource, first.available),
+            first.figures().told(first.available),
         ),
         None => {
             "The nodes have enough for all placeholders of the gang together, but not in pieces that are large enough."
@@ -486,9 +497,9 @@ fn nodes_reason(nodes: &Nodes, wanted: &Resource) -> Reason {
         match short.first() {
             Some(first) => format!(
                 "It is larger than every node: {} {} wanted, and the largest has {}.",
-                shown(&first.resource, first.wanted),
+                first.figures().told(first.wanted),
                 noun(&first.resource, first.wanted),
-                shown(&first.resource, first.available),
+                first.figures().told(first.available),
             ),
             None => "It is larger than every node: none has as much of everything at once.".to_owned(),
         }
@@ -501,9 +512,9 @@ fn nodes_reason(nodes: &Nodes, wanted: &Resource) -> Reason {
     } else if let Some(first) = short.first().filter(|_| large > 0) {
         format!(
             "No node has {} {} free; the most is {}, on {} large enough{}.",
-            shown(&first.resource, first.wanted),
+            first.figures().told(first.wanted),
             noun(&first.resource, first.wanted),
-            shown(&first.resource, first.available),
+            first.figures().told(first.available),
             plural(large, "node"),
             if nodes.drained > 0 { format!(", {} of them drained", nodes.drained) } else { String::new() },
         )
@@ -541,14 +552,14 @@ fn short_of(wanted: &Resource, max: &Resource, used: &Resource, kept: &Resource)
 fn told(short: &[Short]) -> String {
     let one = |s: &Short| {
         let (used, limit) = (s.used.unwrap_or(0), s.limit.unwrap_or(0));
-        let wanted = shown(&s.resource, s.wanted);
-        let kept = s
-            .kept
-            .map_or(String::new(), |kept| format!("{} kept for gangs that have begun, ", shown(&s.resource, kept)));
+        let figures = s.figures();
+        let wanted = figures.told(s.wanted);
+        let kept =
+            s.kept.map_or(String::new(), |kept| format!("{} kept for gangs that have begun, ", figures.told(kept)));
         format!(
             "{} of {} {} used, {kept}{wanted} more wanted",
-            shown(&s.resource, used),
-            shown(&s.resource, limit),
+            figures.told(used),
+            figures.told(limit),
             noun(&s.resource, limit)
         )
     };
@@ -576,27 +587,79 @@ pub fn noun(resource: &str, amount: i64) -> &str {
     }
 }
 
-/// An amount for people: bytes with a binary unit, cores, or the plain number.
-pub fn shown(resource: &str, amount: i64) -> String {
-    if resource == "vcore" {
-        return decimals(amount as f64 / 1000.0);
-    }
-    if !(resource == "memory" || resource == "ephemeral-storage" || resource.starts_with("hugepages-")) {
-        return amount.to_string();
-    }
-    let mut value = amount as f64;
-    for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
-        if value.abs() < 1024.0 {
-            return format!("{} {unit}", decimals(value));
-        }
-        value /= 1024.0;
-    }
-    format!("{} PiB", decimals(value))
+/// How amounts of one type are told that stand side by side.
+pub struct Figures<'a> {
+    resource: &'a str,
+    /// In this unit, exactly; else each in its own and rounded.
+    bits: Option<u32>,
 }
 
-/// Up to two decimals, none that are zero.
-fn decimals(value: f64) -> String {
-    let text = format!("{value:.2}");
+impl Figures<'_> {
+    /// Rounded; but exact and in one unit where rounded ones would be in another order than these are, or alike though these differ, or
+    /// where `holds`, which is given hundredths of what would be read, says that what is told of them would not hold.
+    pub fn of<'a>(resource: &'a str, amounts: &[i64], holds: impl Fn(&[i128]) -> bool) -> Figures<'a> {
+        let rounded = Figures { resource, bits: None };
+        if !is_bytes(resource) {
+            return rounded;
+        }
+        let read: Vec<i128> = amounts.iter().map(|n| hundredths(*n, unit(*n)) << unit(*n)).collect();
+        let mut pairs = (0..amounts.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
+        if pairs.all(|(a, b)| amounts[a].cmp(&amounts[b]) == read[a].cmp(&read[b])) && holds(&read) {
+            return rounded;
+        }
+        let most = amounts.iter().map(|amount| unit(*amount)).max().unwrap_or(0);
+        let fits = |bits: &u32| amounts.iter().all(|amount| i128::from(*amount) * 100 % (1 << bits) == 0);
+        let bits = (0..=most).rev().step_by(10).find(fits).unwrap_or(0);
+        Figures { resource, bits: Some(bits) }
+    }
+
+    /// One of the amounts.
+    pub fn told(&self, amount: i64) -> String {
+        if is_bytes(self.resource) {
+            bytes(amount, self.bits.unwrap_or_else(|| unit(amount)))
+        } else if self.resource == "vcore" {
+            decimal(amount.into(), 3)
+        } else {
+            amount.to_string()
+        }
+    }
+}
+
+/// An amount for people: bytes with a binary unit and up to two decimals, cores, or the plain number. For amounts that are compared
+/// there is [`Figures`], and [`exact`] for those that somebody is to set.
+pub fn shown(resource: &str, amount: i64) -> String {
+    Figures { resource, bits: None }.told(amount)
+}
+
+/// An amount with all of its digits, bytes in the largest unit in which two decimals are enough.
+pub fn exact(resource: &str, amount: i64) -> String {
+    Figures::of(resource, &[amount], |read| read == [i128::from(amount) * 100]).told(amount)
+}
+
+/// There are binary units for it.
+fn is_bytes(resource: &str) -> bool {
+    resource == "memory" || resource == "ephemeral-storage" || resource.starts_with("hugepages-")
+}
+
+/// The largest binary unit that is not above an amount, as a power of two.
+fn unit(amount: i64) -> u32 {
+    (amount.unsigned_abs().max(1).ilog2() / 10 * 10).min(50)
+}
+
+/// Of a unit, rounded.
+fn hundredths(amount: i64, bits: u32) -> i128 {
+    (i128::from(amount) * 200 + (1 << bits)).div_euclid(2 << bits)
+}
+
+fn bytes(amount: i64, bits: u32) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    format!("{} {}", decimal(hundredths(amount, bits), 2), units[bits as usize / 10])
+}
+
+/// A number of so many decimals, without those at its end that are zero.
+fn decimal(number: i128, digits: u32) -> String {
+    let (sign, number, one) = (if number < 0 { "-" } else { "" }, number.unsigned_abs(), 10_u128.pow(digits));
+    let text = format!("{sign}{}.{:0width$}", number / one, number % one, width = digits as usize);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 

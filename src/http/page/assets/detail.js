@@ -2,7 +2,7 @@
 
 import { Refused, get, named, segment } from "./api.js";
 import { act, operations } from "./actions.js";
-import { age, amount, amounts, bar, clock, el, noun, number, order, plural, state } from "./format.js";
+import { age, amounts, bar, clock, el, figures, noun, number, order, plural, state } from "./format.js";
 import { fill } from "./patch.js";
 
 /** Rows of a list of allocations. */
@@ -153,15 +153,16 @@ function inLine(line, link) {
 /** Who has the largest parts of what is short. */
 function heldBy(context, holders, link) {
   if (!holders) return null;
-  const part = (holder) => holders.resource ? ` ${amount(holders.resource, holder.amount)}` : holder.amount > 1 ? ` ${number(holder.amount)}` : "";
+  const told = (...amounts) => figures(holders.resource, [...amounts, ...[...holders.applications, ...holders.users, ...holders.queues].map((one) => one.amount), holders.total]);
+  const part = (holder) => holders.resource ? ` ${told(holder.amount)[0]}` : holder.amount > 1 ? ` ${number(holder.amount)}` : "";
   const list = (rows, make) => rows.flatMap((row, at) => [at ? ", " : "", make(row.name), part(row)]);
-  const what = holders.resource ? `${amount(holders.resource, holders.total)} ${noun(holders.resource)}` : plural(holders.total, "running application");
+  const what = holders.resource ? `${told(holders.total)[0]} ${noun(holders.resource, holders.total)}` : plural(holders.total, "running application");
   return el("p", { class: "held" },
     `Held: ${what} of `,
     ...list(holders.applications, (id) => el("a", { href: context.address("applications", { open: `app:${id}` }) }, id)),
     "; users ", ...list(holders.users, (user) => user || "nobody"),
     "; queues ", ...list(holders.queues, link),
-    holders.foreign ? `; other schedulers ${amount(holders.resource, holders.foreign)}` : "", ".");
+    holders.foreign ? `; other schedulers ${told(holders.foreign)[0]}` : "", ".");
 }
 
 /** Changes that were tried on a copy and place the asks, the smallest first. */
@@ -176,7 +177,7 @@ function helps(advice) {
       remedy.placedBefore ? `${plural(remedy.placedBefore, "ask")} of others before it` : "",
       // How long it is waited for is in the sentence.
       remedy.preempted && remedy.kind !== "wait" ? `${plural(remedy.preempted, "allocation")} preempted${remedy.afterSeconds > 0 ? ` after ${number(Math.ceil(remedy.afterSeconds))} s` : ""}` : "",
-      remedy.plan && remedy.plan.applications + remedy.plan.exceeded ? `plan: ${number(remedy.plan.applications)} applications, ${number(remedy.plan.exceeded)} quotas suffer` : "",
+      remedy.plan && remedy.plan.applications + remedy.plan.exceeded ? `plan: ${plural(remedy.plan.applications, "application")}, ${plural(remedy.plan.exceeded, "quota")} suffer` : "",
     ].filter(Boolean).join(" · ")),
     remedy.copy && el("pre", { class: "copy" }, remedy.copy));
   return el("div", { class: "help" }, el("b", {}, "What would help"), el("ol", {}, advice.remedies.map(one)));
@@ -184,9 +185,15 @@ function helps(advice) {
 
 function shortage(reason) {
   if (!reason.short?.length) return null;
+  const free = (row) => {
+    const [wanted, available] = figures(row.resource, [row.wanted, row.available]);
+    return `${noun(row.resource)}: ${wanted} wanted, ${available} ${reason.code === "tooLarge" ? "on the largest node" : "free at most"}`;
+  };
+  // The shortage shows in the figures.
+  const holds = (used, limit, wanted) => used + wanted > limit;
   return el("ul", { class: "short" }, reason.short.map((row) => el("li", {}, row.limit === undefined
-    ? `${noun(row.resource)}: ${amount(row.resource, row.wanted)} wanted, ${amount(row.resource, row.available)} ${reason.code === "tooLarge" ? "on the largest node" : "free at most"}`
-    : bar(row.resource, { used: row.used + (row.kept || 0), pending: row.wanted, limit: row.limit, label: true }))));
+    ? free(row)
+    : bar(row.resource, { used: row.used + (row.kept || 0), pending: row.wanted, limit: row.limit, label: true, holds }))));
 }
 
 function nodeCounts(context, counts) {
@@ -204,7 +211,7 @@ function gang(groups) {
 
 function levelOf(level, link, whole) {
   const types = order(Object.keys({ ...level.max, ...level.guaranteed, ...level.used })).slice(0, 5);
-  const apps = level.maxRunning ? el("p", { class: level.running >= level.maxRunning ? "bad-text" : "muted" }, `runs ${number(level.running)} of ${number(level.maxRunning)} applications`) : null;
+  const apps = level.maxRunning ? el("p", { class: level.running >= level.maxRunning ? "bad-text" : "muted" }, `runs ${number(level.running)} of ${plural(level.maxRunning, "application")}`) : null;
   return el("div", { class: "level" }, el("p", {}, link(level.queue)), apps, types.map((type) => bar(type, { used: level.used[type] || 0, guaranteed: level.guaranteed?.[type], limit: level.max?.[type] ?? whole?.[type], limited: level.max?.[type] !== undefined, label: true })));
 }
 

@@ -4,29 +4,53 @@ const BYTES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 export const isBytes = (type) => type === "memory" || type === "ephemeral-storage" || type.startsWith("hugepages-");
 
-const round = (value) => (value >= 100 ? Math.round(value) : Math.round(value * 10) / 10).toLocaleString("en");
+const text = (value, digits) => value.toLocaleString("en", { maximumFractionDigits: digits });
+
+/** What is above zero never reads as 0: the smallest part of a core is a thousandth. */
+const digits = (value) => (Math.abs(value) >= 100 ? 0 : Math.abs(value) < 0.1 ? 3 : 1);
+
+function unitOf(value) {
+  let unit = 0;
+  while (Math.abs(value) >= 1024 ** (unit + 1) && unit < BYTES.length - 1) unit += 1;
+  return unit;
+}
 
 /** An amount of a resource, short. */
 export function amount(type, value) {
   if (value === undefined || value === null) return "–";
-  if (type === "vcore") return round(value / 1000);
-  if (!isBytes(type)) return value.toLocaleString("en");
-  let unit = 0;
-  let rest = value;
-  while (Math.abs(rest) >= 1024 && unit < BYTES.length - 1) {
-    rest /= 1024;
-    unit += 1;
-  }
-  return `${round(rest)} ${BYTES[unit]}`;
+  if (type === "vcore") return text(value / 1000, digits(value / 1000));
+  if (!isBytes(type)) return text(value, 0);
+  const unit = unitOf(value);
+  const rest = value / 1024 ** unit;
+  return `${text(rest, digits(rest))} ${BYTES[unit]}`;
 }
 
-/** A resource type for people. */
-export const noun = (type) => (type === "vcore" ? "cores" : type);
+/**
+ * How amounts of a type are told that stand side by side: short; but exact, in one unit, where two would read alike though they
+ * differ, or `holds`, which is given what would be read, says that what is told of them would not hold.
+ */
+export function figures(type, values, holds = () => true) {
+  const read = values.map((value) => {
+    if (type !== "vcore" && !isBytes(type)) return value;
+    const unit = type === "vcore" ? 1000 : 1024 ** unitOf(value);
+    const shift = 10 ** digits(value / unit);
+    return (Math.round((value / unit) * shift) / shift) * unit;
+  });
+  const apart = values.every((a, i) => values.every((b, j) => Math.sign(a - b) === Math.sign(read[i] - read[j])));
+  if (apart && holds(...read)) return values.map((value) => amount(type, value));
+  if (type === "vcore") return values.map((value) => text(value / 1000, 3));
+  let unit = Math.max(...values.map(unitOf));
+  while (values.some((value) => (value * 100) % 1024 ** unit !== 0)) unit -= 1;
+  return values.map((value) => `${text(value / 1024 ** unit, 2)} ${BYTES[unit]}`);
+}
+
+/** A resource type for people; with a value what follows it. */
+export const noun = (type, value) => (type !== "vcore" ? type : value === 1000 ? "core" : "cores");
 
 /** All amounts of a resource in one line. */
 export function amounts(resource, limit = 3) {
   const types = order(Object.keys(resource || {}).filter((type) => resource[type] !== 0));
-  const shown = types.slice(0, limit).map((type) => `${amount(type, resource[type])} ${isBytes(type) && type === "memory" ? "" : noun(type)}`.trim());
+  const shown = types.slice(0, limit).map((type) => `${amount(type, resource[type])} ${type === "memory" ? "" : noun(type, resource[type])}`.trim());
   if (types.length > limit) shown.push(`+${types.length - limit}`);
   return shown.join(" · ") || "–";
 }
@@ -80,9 +104,9 @@ export function el(name, props = {}, ...children) {
 
 /**
  * A bar of one resource: what is used, what waits on top of it, a tick where the guarantee is, against `limit`. The figures
- * above it say the same; with `label` the type too.
+ * above it say the same, short where there is no `label`, which tells the type too. `holds`: as of `figures`.
  */
-export function bar(type, { used = 0, pending = 0, guaranteed, limit, limited = true, label = false }) {
+export function bar(type, { used = 0, pending = 0, guaranteed, limit, limited = true, label = false, holds }) {
   const scale = limit > 0 ? limit : 0;
   const share = (value) => (scale ? Math.min(100, (100 * Math.max(0, value)) / scale) : 0);
   const percent = scale ? Math.round((100 * used) / scale) : null;
@@ -94,12 +118,14 @@ export function bar(type, { used = 0, pending = 0, guaranteed, limit, limited = 
   wait.style.width = `${Math.min(100 - share(used), share(pending))}%`;
   const tick = el("i", { class: "tick", hidden: !(guaranteed > 0 && scale) });
   if (!tick.hidden) tick.style.left = `${share(guaranteed)}%`;
-  const whole = limited ? amount(type, limit) : limit > 0 ? `${amount(type, limit)} in all` : "no limit";
-  const words = [`${amount(type, used)} used of ${whole}`];
-  if (guaranteed > 0) words.push(`${amount(type, guaranteed)} guaranteed`);
-  if (pending > 0) words.push(`${amount(type, pending)} pending`);
+  const [isUsed, isLimit, isPending, isGuaranteed] = figures(type, [used, limit ?? 0, pending, guaranteed ?? 0], holds);
+  const whole = limited ? isLimit : limit > 0 ? `${isLimit} in all` : "no limit";
+  const words = [`${isUsed} used of ${whole}`];
+  if (guaranteed > 0) words.push(`${isGuaranteed} guaranteed`);
+  if (pending > 0) words.push(`${isPending} pending`);
   const said = `${noun(type)}: ${words.join(", ")}`;
-  const figure = el("span", { class: "figure" }, limit > 0 || limited ? `${amount(type, used)} / ${limited ? amount(type, limit) : "∞"}` : amount(type, used), pending > 0 && el("em", {}, ` +${amount(type, pending)}`));
+  const [hasUsed, hasLimit, hasPending] = label ? [isUsed, isLimit, isPending] : [used, limit, pending].map((value) => amount(type, value));
+  const figure = el("span", { class: "figure" }, limit > 0 || limited ? `${hasUsed} / ${limited ? hasLimit : "∞"}` : hasUsed, pending > 0 && el("em", {}, ` +${hasPending}`));
   return el("span", { class: "bar", title: said, role: "img", "aria-label": said }, el("span", { class: "words" }, label && el("span", { class: "of" }, noun(type)), figure), el("span", { class: "track", "aria-hidden": "true" }, fill, wait, tick));
 }
 

@@ -1,7 +1,7 @@
 // What would be: a change is tried on a copy by the server, which tells what would fare otherwise; a configuration is planned too.
 
 import { post, segment } from "./api.js";
-import { amount, el, noun, number, order, plural } from "./format.js";
+import { el, figures, noun, number, order, plural } from "./format.js";
 import { fill } from "./patch.js";
 
 /** Fields that are in the address. The texts are too long for it. */
@@ -92,16 +92,23 @@ export function whatif(context) {
   function outcome(answer) {
     const { without, with: then } = answer.whole;
     const types = order(Object.keys({ ...without.capacity, ...then.capacity })).slice(0, 6);
-    const of = (whole, type) => `${amount(type, whole.used[type] || 0)} / ${amount(type, whole.capacity[type] || 0)}`;
-    const average = (whole, type) => `${amount(type, whole.averageUsed[type] || 0)} (${(100 * (whole.averageUsed[type] || 0) / (whole.averageCapacity[type] || 1)).toFixed(1)} %)`;
+    const used = (type) => {
+      const [before, allBefore, after, allAfter] = figures(type, [without.used, without.capacity, then.used, then.capacity].map((all) => all[type] || 0));
+      return [`${noun(type)} used`, `${before} / ${allBefore}`, `${after} / ${allAfter}`];
+    };
+    const average = (type) => {
+      const told = figures(type, [without, then].map((whole) => whole.averageUsed[type] || 0));
+      const share = (whole) => (100 * (whole.averageUsed[type] || 0) / (whole.averageCapacity[type] || 1)).toFixed(1);
+      return [`${noun(type)} used on average`, ...[without, then].map((whole, at) => `${told[at]} (${share(whole)} %)`)];
+    };
     const waits = (all) => `half ${ahead(all.p50Seconds)}, nine of ten ${ahead(all.p90Seconds)}, all ${ahead(all.longestSeconds)} at most`;
     const rows = [
       ["Allocations", number(without.allocations), number(then.allocations)],
       ["Asks that wait", number(without.waiting), number(then.waiting)],
       ["Asks placed on the way", number(without.placed), number(then.placed)],
       ["Preempted on the way", number(without.preempted), number(then.preempted)],
-      ...types.map((type) => [`${noun(type)} used`, of(without, type), of(then, type)]),
-      ...(answer.seenSeconds > 0 ? types.map((type) => [`${noun(type)} used on average`, average(without, type), average(then, type)]) : []),
+      ...types.map(used),
+      ...(answer.seenSeconds > 0 ? types.map(average) : []),
       ...(answer.seenSeconds > 0 ? [["Waits of those placed", waits(without.waits), waits(then.waits)]] : []),
     ];
     return [
@@ -116,7 +123,11 @@ export function whatif(context) {
       answer.queues.length > 0 && grid("Queues that would fare otherwise", ["Queue", "Running", ...types.map((type) => `${noun(type)} used`)], answer.queues.map((queue) => [
         queue.there.without ? open("queue", "queues", queue.queueName) : `${queue.queueName} (new)`,
         pair(queue.running, number),
-        ...types.map((type) => pair({ without: queue.used.without[type] || 0, with: queue.used.with[type] || 0 }, (value) => amount(type, value))),
+        ...types.map((type) => {
+          const both = [queue.used.without, queue.used.with].map((used) => used[type] || 0);
+          const told = figures(type, both);
+          return pair({ without: both[0], with: both[1] }, (value) => told[both.indexOf(value)]);
+        }),
       ])),
     ];
   }

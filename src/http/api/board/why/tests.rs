@@ -116,3 +116,36 @@ fn nodes_tell_the_first_thing_that_helps() {
     let told = "The only room is on 2 nodes, reserved for other asks; n-1 for ask k-3 of application app-2.";
     assert_eq!(text(reserved), ("nodes", told.to_owned()));
 }
+
+#[test]
+fn figures_that_differ_do_not_look_alike() {
+    let told = |amounts: &[i64]| {
+        let figures = Figures::of("memory", amounts, |_| true);
+        amounts.iter().map(|amount| figures.told(*amount)).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&[16 << 30, 12 << 20]), ["16 GiB", "12 MiB"]);
+    assert_eq!(told(&[65_812_340 << 10, 64 << 30]), ["62.76 GiB", "64 GiB"]);
+    assert_eq!(told(&[(16 << 30) + 1, 16 << 30]), ["17179869185 B", "17179869184 B"]);
+    assert_eq!(told(&[(64 << 30) + (1 << 20), 64 << 30, 0]), ["65537 MiB", "65536 MiB", "0 MiB"]);
+    assert_eq!(told(&[(1 << 30) - 1, 1 << 30]), ["1073741823 B", "1073741824 B"]);
+    assert_eq!(["0", "0.001", "0.999", "1.001"].to_vec(), [0, 1, 999, 1001].map(|n| shown("vcore", n)));
+    assert_eq!([-1500, -500].map(|n| shown("vcore", n)), ["-1.5", "-0.5"]);
+    let precise = [(16 << 30, "16 GiB"), ((16 << 30) - 1, "17179869183 B"), (3 << 29, "1.5 GiB"), (0, "0 B")];
+    assert_eq!(precise.map(|(amount, _)| exact("memory", amount)), precise.map(|(_, told)| told));
+}
+
+#[test]
+fn a_sentence_holds_for_the_figures_in_it() {
+    let largest = |bytes| Nodes { too_small: 1, largest: Resource::of(&[("memory", bytes)]), ..Nodes::default() };
+    let found = reason(&[("memory", (16 << 30) + 1)], Why::Nodes(Arc::new(largest(16 << 30))));
+    let told = "It is larger than every node: 17179869185 B memory wanted, and the largest has 17179869184 B.";
+    assert_eq!(found.text, told);
+    // Rounded, they would fit.
+    let (max, used) = (Resource::of(&[("memory", 4 << 30)]), Resource::of(&[("memory", (3 << 30) + (4 << 20))]));
+    let why = Why::QueueQuota { queue: "root.a".into(), max, used };
+    let found = reason(&[("memory", 1 << 30)], why);
+    assert_eq!(found.text, "Queue root.a is at its max: 3076 MiB of 4096 MiB memory used, 1024 MiB more wanted.");
+    let why = Why::Nodes(Arc::new(Nodes { full: 1, most_free: Resource::new(), ..Nodes::default() }));
+    let found = reason(&[("vcore", 4)], why);
+    assert_eq!(found.text, "No node has 0.004 cores free; the most is 0, on 1 node large enough.");
+}

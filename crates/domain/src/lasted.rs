@@ -3,7 +3,8 @@
 //! whatever lasts long would be missing.
 //!
 //! Only allocations that the resource manager ended count: what was preempted, replaced, timed out or went with its node might have lasted
-//! longer.
+//! longer. One that the resource manager could not carry out has not lasted at all: its ask stays, and only an allocation that goes with its
+//! ask has ended.
 
 use std::{
     collections::VecDeque,
@@ -64,6 +65,17 @@ pub struct Lasted {
     since: Option<Nanos>,
     /// All that ended.
     ended: u64,
+    /// What went just now, and ended if its ask goes in the same moment.
+    going: Vec<Going>,
+}
+
+/// An allocation that went.
+#[derive(Clone, Debug)]
+struct Going {
+    name: (Arc<str>, Arc<str>),
+    kinds: Kinds,
+    length: Nanos,
+    at: Nanos,
 }
 
 /// The last of a kind: for how long each went on, when that was, and whether it ended then or was only seen no more.
@@ -71,17 +83,26 @@ pub struct Lasted {
 struct Samples {
     recent: VecDeque<(i64, Nanos, bool)>,
     ended: usize,
+    /// The greatest length of those that ended.
+    longest: i64,
 }
 
 impl Samples {
     fn add(&mut self, length: i64, at: Nanos, ended: bool) {
         if self.recent.len() == REMEMBERED
-            && let Some((.., oldest)) = self.recent.pop_front()
+            && let Some((gone, _, oldest)) = self.recent.pop_front()
         {
             self.ended -= usize::from(oldest);
+            if oldest && gone == self.longest {
+                let ended = self.recent.iter().filter(|(.., ended)| *ended);
+                self.longest = ended.map(|(length, ..)| *length).max().unwrap_or(0);
+            }
         }
         self.recent.push_back((length, at, ended));
         self.ended += usize::from(ended);
+        if ended {
+            self.longest = self.longest.max(length);
+        }
     }
 
     /// With those that still go on since these times. What was before the oldest that is remembered is not looked at, of any.
@@ -145,6 +166,7 @@ impl Lasted {
             }
             (EventKind::App, Change::Remove, Detail::RequestCancel | Detail::RequestTimeout) => {
                 self.waited(event, false, tell);
+                self.went(event);
             }
             (EventKind::Queue, Change::Add, Detail::QueueApp) => {
                 self.queues.insert(event.reference.clone(), event.object.clone());
@@ -163,9 +185,10 @@ impl Lasted {
             (EventKind::App, Change::Remove, detail) if !event.reference.is_empty() => {
                 let since = self.open.remove(&(event.object.clone(), event.reference.clone()));
                 let (Some(since), Detail::AllocCancel, Some(size)) = (since, detail, &event.resource) else { return };
-                let length = event.at.minus(since);
                 if let Some(kinds) = self.kinds_of(event, size, tell) {
-                    self.add(&kinds, length, event.at);
+                    self.going.retain(|going| going.at == event.at);
+                    let name = (event.object.clone(), event.reference.clone());
+                    self.going.push(Going { name, kinds, length: event.at.minus(since), at: event.at });
                 }
             }
             _ => {}
@@ -180,6 +203,17 @@ impl Lasted {
         let none = Texts::new();
         let queue = self.queues.get(&event.object)?;
         Some(kinds(&About { id: &event.object, queue, user: "", tags: &none }, size))
+    }
+
+    /// An ask went: if its allocation did in the same moment, that had ended.
+    fn went(&mut self, event: &Event) {
+        let is_its = |going: &Going| (&going.name.0, &going.name.1) == (&event.object, &event.reference);
+        if let Some(at) = self.going.iter().rposition(is_its) {
+            let Going { kinds, length, at, .. } = self.going.swap_remove(at);
+            if at == event.at {
+                self.add(&kinds, length, at);
+            }
+        }
     }
 
     /// An ask waits no more: it was placed, or went.
@@ -202,6 +236,7 @@ impl Lasted {
     /// Events are missing, and what was thought to run may have ended, and what was thought to wait may have been placed; or the session
     /// ends, and what goes with it may run on.
     pub fn forget_running(&mut self) {
+        self.going.clear();
         self.open.clear();
         self.asked.clear();
     }
@@ -221,9 +256,11 @@ impl Lasted {
         self.ended
     }
 
-    /// The closest kind of allocations of which enough have ended, and how many; `None` where there is none.
-    pub fn of(&self, kinds: &Kinds) -> Option<(u64, usize)> {
-        closest(&self.kinds, kinds)
+    /// The closest kind of allocations of which enough have ended, and how many, for one that has lasted so long: of those kinds of which one
+    /// lasted longer, where there is one. `None` where there is none at all.
+    pub fn of(&self, kinds: &Kinds, age: Nanos) -> Option<(u64, usize)> {
+        let longer = |samples: &Samples| samples.longest > age.0;
+        closest(&self.kinds, kinds, longer).or_else(|| closest(&self.kinds, kinds, |_| true))
     }
 
     /// How long allocations of a kind last, where others of it run since these times.
@@ -233,7 +270,7 @@ impl Lasted {
 
     /// The closest kind of asks of which enough were placed after they had waited, and how many.
     pub fn waits_of(&self, kinds: &Kinds) -> Option<(u64, usize)> {
-        closest(&self.waits, kinds)
+        closest(&self.waits, kinds, |_| true)
     }
 
     /// How long asks of a kind wait, where others of it wait since these times.
@@ -242,16 +279,23 @@ impl Lasted {
     }
 }
 
-fn closest(all: &FxHashMap<u64, Samples>, kinds: &Kinds) -> Option<(u64, usize)> {
-    let known = kinds.iter().filter_map(|kind| Some((*kind, all.get(kind)?.ended)));
+fn closest(all: &FxHashMap<u64, Samples>, kinds: &Kinds, may: impl Fn(&Samples) -> bool) -> Option<(u64, usize)> {
+    let known = kinds.iter().filter_map(|kind| Some((*kind, all.get(kind).filter(|samples| may(samples))?.ended)));
     known.into_iter().find(|(_, ended)| *ended >= ENOUGH)
 }
 
-/// What is to come of an allocation that has lasted so long: the part of those that lasted longer which `share` (from 0 to 1) names. One
-/// that outlives all that ended is taken to last as long again, or as long as the longest of them.
+/// What is to come of an allocation that has lasted so long: the part of those that lasted longer which `share` (from 0 to 1) names. Beyond
+/// all that ended nothing is known but that age: half of what got there is taken to last as long again, a tenth ten times as long in all.
 pub fn rest(curve: &Curve, age: Nanos, share: f64) -> Nanos {
-    let longest = curve.longest().max(age.0).max(0);
-    curve.quantile(age.0, share).map_or(Nanos(longest), |at| Nanos(at - age.0))
+    let known = curve.quantile(age.0, share);
+    let at = known.unwrap_or_else(|| {
+        let longest = curve.longest().max(age.0).max(1);
+        // The part of all that is left when it ends, of which `longest` times its share of those beyond is the age then.
+        let left = (curve.beyond(age.0) * (1.0 - share)).max(f64::MIN_POSITIVE);
+        // Floats that are too large become the largest number.
+        (longest as f64 * curve.beyond(longest) / left) as i64
+    });
+    Nanos(at.saturating_sub(age.0).max(0))
 }
 
 #[cfg(test)]
@@ -276,6 +320,14 @@ mod tests {
         About { id, queue: "root.a", user, tags }
     }
 
+    /// An allocation ends, and its ask with it.
+    fn end(lasted: &mut Lasted, app: &str, key: &str, at: i64, user: &str) {
+        let none = Texts::new();
+        for detail in [Detail::AllocCancel, Detail::RequestCancel] {
+            lasted.apply(&event(app, key, Change::Remove, detail, at), |_| Some(about(app, user, &none)));
+        }
+    }
+
     #[test]
     fn the_closest_kind_with_enough_is_asked() {
         let (none, mut lasted) = (Texts::new(), Lasted::default());
@@ -283,11 +335,10 @@ mod tests {
         for n in 0..12_i64 {
             let (app, user) = (format!("etl-{n}"), if n < 10 { "alice" } else { "bob" });
             lasted.apply(&event(&app, "k", Change::Add, Detail::AppAlloc, 0), |_| None);
-            let tell = |id: &str| (id == app).then(|| about("etl-1", user, &none));
-            lasted.apply(&event(&app, "k", Change::Remove, Detail::AllocCancel, 60 + n), tell);
+            end(&mut lasted, &app, "k", 60 + n, user);
         }
         let of = |id: &str, user: &str, size: &Resource| {
-            lasted.of(&kinds(&about(id, user, &none), size)).map(|known| known.1)
+            lasted.of(&kinds(&about(id, user, &none), size), Nanos::ZERO).map(|known| known.1)
         };
         assert_eq!(of("etl-2026-11-22", "alice", &size), Some(10));
         // Bob has too few of his own.
@@ -296,7 +347,7 @@ mod tests {
         let elsewhere = About { queue: "root.b", ..about("etl", "alice", &none) };
         // Of another queue nothing is known but how long all last.
         let of_all = kinds(&elsewhere, &size)[4];
-        assert_eq!((lasted.of(&kinds(&elsewhere, &size)), lasted.ended()), (Some((of_all, 12)), 12));
+        assert_eq!((lasted.of(&kinds(&elsewhere, &size), Nanos::ZERO), lasted.ended()), (Some((of_all, 12)), 12));
     }
 
     #[test]
@@ -308,10 +359,10 @@ mod tests {
             lasted.apply(&event("a", "k", Change::Remove, detail, 9), |_| Some(about("a", "u", &none)));
         }
         // Of one that began before the log nothing is known, nor of one that nobody knows.
-        lasted.apply(&event("a", "k", Change::Remove, Detail::AllocCancel, 9), |_| Some(about("a", "u", &none)));
+        end(&mut lasted, "a", "k", 9, "u");
         lasted.apply(&event("b", "k", Change::Add, Detail::AppAlloc, 0), |_| None);
         lasted.forget_running();
-        lasted.apply(&event("b", "k", Change::Remove, Detail::AllocCancel, 9), |_| Some(about("a", "u", &none)));
+        end(&mut lasted, "b", "k", 9, "u");
         assert_eq!(lasted.ended(), 0);
         // Its queue is known by the events themselves.
         let entered = Event { kind: EventKind::Queue, ..event("root.a", "c", Change::Add, Detail::QueueApp, 0) };
@@ -319,8 +370,44 @@ mod tests {
         for n in 0..10 {
             lasted.apply(&event("c", &n.to_string(), Change::Add, Detail::AppAlloc, 0), |_| None);
             lasted.apply(&event("c", &n.to_string(), Change::Remove, Detail::AllocCancel, 9), |_| None);
+            lasted.apply(&event("c", &n.to_string(), Change::Remove, Detail::RequestCancel, 9), |_| None);
         }
-        assert_eq!(lasted.of(&kinds(&about("x", "y", &none), &Resource::new())).map(|known| known.1), Some(10));
+        let of_queue = lasted.of(&kinds(&about("x", "y", &none), &Resource::new()), Nanos::ZERO);
+        assert_eq!(of_queue.map(|known| known.1), Some(10));
+    }
+
+    #[test]
+    fn what_has_outlived_its_kind_is_told_by_what_lasted_longer() {
+        let (none, mut lasted) = (Texts::new(), Lasted::default());
+        let size = Resource::of(&[("vcore", 1000)]);
+        for n in 0..20_i64 {
+            let (key, user) = (n.to_string(), if n < 10 { "alice" } else { "bob" });
+            let tell = |_: &str| Some(about("app", user, &none));
+            lasted.apply(&event("app", &key, Change::Add, Detail::AppAlloc, 0), tell);
+            end(&mut lasted, "app", &key, if n < 10 { 60 } else { 600 + n }, user);
+        }
+        let kinds = kinds(&about("app", "alice", &none), &size);
+        let of = |age: i64| lasted.of(&kinds, Nanos::from_secs(age));
+        assert_eq!([of(0), of(59)], [Some((kinds[0], 10)); 2]);
+        // Of those of all users in its queue some lasted longer.
+        assert_eq!(of(60), Some((kinds[2], 20)));
+        assert_eq!(of(9_000), Some((kinds[0], 10)), "nothing lasted as long");
+    }
+
+    #[test]
+    fn what_the_resource_manager_could_not_carry_out_did_not_last() {
+        let (none, mut lasted) = (Texts::new(), Lasted::default());
+        let tell = |_: &str| Some(about("a", "u", &none));
+        lasted.apply(&event("a", "k", Change::Add, Detail::AppAlloc, 0), tell);
+        // The ask stays, and is placed again; later it is withdrawn while it waits once more.
+        lasted.apply(&event("a", "k", Change::Remove, Detail::AllocCancel, 9), tell);
+        lasted.apply(&event("a", "k", Change::Add, Detail::AppAlloc, 20), tell);
+        lasted.apply(&event("a", "k", Change::Remove, Detail::AllocCancel, 29), tell);
+        lasted.apply(&event("a", "k", Change::Remove, Detail::RequestCancel, 40), tell);
+        assert_eq!(lasted.ended(), 0);
+        lasted.apply(&event("a", "k", Change::Add, Detail::AppAlloc, 50), tell);
+        end(&mut lasted, "a", "k", 60, "u");
+        assert_eq!(lasted.ended(), 1);
     }
 
     #[test]
@@ -339,10 +426,13 @@ mod tests {
         let left = |age: i64, share: f64| rest(&curve, Nanos(age), share).0;
         assert_eq!([left(0, 0.1), left(0, 0.4), left(0, 0.8)], [10, 20, 40]);
         assert_eq!([left(20, 0.1), left(25, 0.6)], [10, 15]);
-        assert_eq!(left(50, 0.5), 50, "it has outlived all");
-        // Four that run for longer: half of all do.
+        // It has outlived all: as long again for one of two, and nine times as long for one of ten.
+        assert_eq!([left(50, 0.1), left(50, 0.5), left(50, 0.9)], [5, 50, 450]);
+        assert_eq!((left(0, 0.9999) > 40, rest(&curve, Nanos(i64::MAX / 2), 0.9).0 > 0), (true, true));
+        // Four that run for longer: half of all do, and go on for who knows how long.
         let curve = samples.curve(Nanos::ZERO, &[Nanos::ZERO; 4], Nanos(1000));
-        assert_eq!((rest(&curve, Nanos(0), 0.4).0, rest(&curve, Nanos(0), 0.9).0), (40, 40));
+        assert_eq!(rest(&curve, Nanos(0), 0.4).0, 40);
+        assert!(rest(&curve, Nanos(0), 0.9).0 > 4 * 40, "{:?}", rest(&curve, Nanos(0), 0.9));
         assert!(curve.beyond(40) > 0.4);
     }
 

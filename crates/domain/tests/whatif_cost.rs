@@ -95,6 +95,7 @@ fn lasted() -> Lasted {
             event(EventKind::Queue, queue, &app, Change::Add, Detail::QueueApp, Nanos::ZERO),
             event(EventKind::App, &app, "k", Change::Add, Detail::AppAlloc, Nanos::ZERO),
             event(EventKind::App, &app, "k", Change::Remove, Detail::AllocCancel, end),
+            event(EventKind::App, &app, "k", Change::Remove, Detail::RequestCancel, end),
         ] {
             lasted.apply(&event, |_| None);
         }

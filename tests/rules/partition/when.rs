@@ -92,6 +92,31 @@ fn the_range_is_that_of_how_long_others_lasted() {
 }
 
 #[test]
+fn what_outlasts_all_of_its_kind_may_go_on_for_long() {
+    let mut env = practised();
+    env.app("one", "root.a");
+    env.ask(vec![Ask::new("one", "k", 10)]);
+    env.pass(1_000);
+    env.app("two", "root.a");
+    env.ask(vec![Ask::new("two", "k", 10)]);
+    let found = when(&env, &lasted(&env), "two");
+    assert_eq!((found.unknown, found.known, found.outlasting), (None, 1, 1));
+    // Half of what got there goes on as long again, and a tenth nine times as long.
+    let (p50, p90) = (found.p50.expect("known").as_secs(), found.p90.expect("known").as_secs());
+    assert!((400..2_500).contains(&p50) && p90 > 3 * p50, "{found:?}");
+}
+
+#[test]
+fn what_the_resource_manager_could_not_carry_out_did_not_last() {
+    let mut env = practised();
+    env.app("bad", "root.a");
+    env.ask(vec![Ask::new("bad", "k", 10)]);
+    env.pass(5);
+    env.release("bad", "k", Termination::FailedOnRm);
+    assert_eq!(lasted(&env).ended(), 20);
+}
+
+#[test]
 fn what_is_not_known_is_not_said() {
     let mut env = Env::calm(QUEUES);
     env.node("n1", 10);

@@ -37,6 +37,8 @@ pub struct When {
     pub running: usize,
     /// Those of which is known how long such ones last.
     pub known: usize,
+    /// Those that have lasted longer than all of their kinds that ended: how long they go on is a guess from their age.
+    pub outlasting: usize,
     /// Allocations that ended and are remembered.
     pub ended: u64,
     /// Asks of its kind that were placed after they had waited; 0 where they were not looked at.
@@ -85,6 +87,8 @@ pub struct Lengths {
     pub running: usize,
     /// Those of which it is known.
     pub known: usize,
+    /// And of these those that have lasted longer than all that ended of the kinds that they are of.
+    pub outlasting: usize,
 }
 
 impl Lengths {
@@ -124,14 +128,15 @@ impl Partition {
         let kinds: Vec<Option<Kinds>> = self.allocs.places().map(|row| self.kinds_of(row)).collect();
         let mut places: FxHashMap<u64, usize> = FxHashMap::default();
         let mut by_row = Vec::with_capacity(kinds.len());
-        for kinds in &kinds {
-            let known = kinds.as_ref().and_then(|kinds| lasted.of(kinds));
+        let age = |row: &Alloc| if row.is_allocated() { now.minus(row.bound) } else { Nanos::ZERO };
+        for (row, kinds) in self.allocs.places().zip(&kinds) {
+            let known = kinds.as_ref().and_then(|kinds| lasted.of(kinds, age(row)));
             let next = places.len();
             by_row.push(known.map(|(kind, _)| *places.entry(kind).or_insert(next)));
         }
         // Since when allocations of each of these kinds run.
         let mut since: Vec<Vec<Nanos>> = vec![Vec::new(); places.len()];
-        let (mut running, mut known) = (0, 0);
+        let (mut running, mut known, mut outlasting) = (0, 0, 0);
         for ((row, of), kinds) in self.allocs.places().zip(&by_row).zip(&kinds) {
             let Some(kinds) = kinds.as_ref().filter(|_| row.is_allocated() && !row.is_placeholder()) else { continue };
             running += 1;
@@ -144,7 +149,12 @@ impl Partition {
         for (kind, place) in &places {
             curves[*place] = lasted.lengths(*kind, &since[*place], now);
         }
-        Lengths { by_row, curves, running, known }
+        for (row, of) in
+            self.allocs.places().zip(&by_row).filter(|(row, _)| row.is_allocated() && !row.is_placeholder())
+        {
+            outlasting += usize::from(of.is_some_and(|of| curves[of].longest() <= age(row).0));
+        }
+        Lengths { by_row, curves, running, known, outlasting }
     }
 
     fn kinds_of(&self, row: &Alloc) -> Option<Kinds> {
@@ -209,7 +219,7 @@ impl Partition {
             return when;
         }
         let lengths = self.lengths(lasted, now);
-        (when.running, when.known) = (lengths.running, lengths.known);
+        (when.running, when.known, when.outlasting) = (lengths.running, lengths.known, lengths.outlasting);
         let asks = self.awaited(app, waiting);
         let mut waits: Vec<Option<Nanos>> = Vec::new();
         // Where too little is known nothing is said but what is placed at once, and one run shows that.

@@ -124,10 +124,12 @@ mod tests {
         for key in 0..5 {
             events.push(event(key, Change::Add, Detail::AppAlloc));
             events.push(event(key, Change::Remove, Detail::AllocCancel));
+            events.push(event(key, Change::Remove, Detail::RequestCancel));
         }
         let elsewhere = |event: Event| Event { partition: "[rm-1]other".into(), ..event };
         events.push(elsewhere(event(9, Change::Add, Detail::AppAlloc)));
         events.push(elsewhere(event(9, Change::Remove, Detail::AllocCancel)));
+        events.push(elsewhere(event(9, Change::Remove, Detail::RequestCancel)));
         actor.do_send(Publish { rm: "rm-1".into(), epoch: 1, events: events.clone(), traced: Vec::new(), first: None });
         assert_eq!(histories.of(&actor, &partition).await.ended(), 5);
         assert_eq!(histories.of(&actor, &partition).await.ended(), 5, "nothing is new");

@@ -31,6 +31,9 @@ pub struct WhenView {
     pub running: usize,
     /// Those of which is known how long such ones last.
     pub known: usize,
+    /// Those that have lasted longer than all of their kinds that ended: how long they go on is a guess from their age.
+    #[serde(default)]
+    pub outlasting: usize,
     /// Allocations that ended and are remembered.
     pub ended: u64,
 }
@@ -46,13 +49,14 @@ impl WhenView {
             runs: when.runs,
             running: when.running,
             known: when.known,
+            outlasting: when.outlasting,
             ended: when.ended,
         }
     }
 }
 
 fn text(when: &When) -> String {
-    let When { p50, p90, unknown, runs, running, known, ended, waited, preempts } = when;
+    let When { p50, p90, unknown, runs, running, known, outlasting, ended, waited, preempts } = when;
     match unknown {
         Some(Unknown::Never) => {
             return "Not known: nothing that ends by itself within a day makes room for it.".to_owned();
@@ -67,7 +71,9 @@ fn text(when: &When) -> String {
         }
         Some(Unknown::TooLittle) => {
             return format!(
-                "Not known: of {running} allocations that run, {known} are of a kind of which enough have ended to say how long such ones last."
+                "Not known: {} of {running} allocations that run {} of a kind of which enough have ended to say how long such ones last.",
+                known,
+                either(known, "is", "are")
             );
         }
         Some(Unknown::NoTime) => return "Not known: there was not enough time to find out.".to_owned(),
@@ -101,10 +107,20 @@ fn text(when: &When) -> String {
             either(waited, "it was", "they were")
         ),
     };
+    let guessed = match outlasting {
+        0 => String::new(),
+        some => format!(
+            "{some} of these {} lasted longer than any such that ended, so that only {} how long {} on; ",
+            either(some, "has", "have"),
+            either(some, "its age tells", "their age tells"),
+            either(some, "it goes", "they go"),
+        ),
+    };
     format!(
-        "{range}: {} forward with the lengths of {} that ended ({known} of the {running} that run are of a known kind; {waits}).",
+        "{range}: {} forward with the lengths of {} that ended ({known} of the {running} that run {} of a known kind; {guessed}{waits}).",
         plural(*runs, "run"),
-        plural(*ended, "allocation")
+        plural(*ended, "allocation"),
+        either(known, "is", "are")
     )
 }
 
@@ -130,6 +146,10 @@ mod tests {
         let expected = "Probably within 90 s, nine times of ten within 10 min: 20 runs forward with the lengths of 50 allocations that ended \
                         (3 of the 4 that run are of a known kind; who comes later is not counted).";
         assert_eq!((view.text.as_str(), view.p90_seconds), (expected, Some(600.0)));
+        let guess = WhenView::of(&When { outlasting: 1, ..when.clone() });
+        let expected = "3 of the 4 that run are of a known kind; 1 of these has lasted longer than any such that ended, so that only its age tells \
+                        how long it goes on; who comes later is not counted).";
+        assert!(guess.text.ends_with(expected) && guess.outlasting == 1, "{}", guess.text);
         let of = |p50, p90, unknown| WhenView::of(&When { p50, p90, unknown, ..when.clone() }).text;
         assert!(of(secs(9000), None, None).starts_with("Probably within 2.5 h, but it may take more than a day"));
         assert!(of(None, None, None).starts_with("Probably not within a day"));

@@ -24,6 +24,7 @@ use crate::{
             whatif::Scenario,
         },
         types::{AllocIx, Nanos},
+        words::either,
     },
     http::{
         doors::Doors,
@@ -116,10 +117,18 @@ fn compute(
     let ends = match lasts {
         None => NO_ENDS.to_owned(),
         Some(_) => format!(
-            "Allocations end as others of their kind did: known of {} of the {} that run, from {} that ended.",
+            "Allocations end as others of their kind did: known of {} of the {} that run, from {} that ended{}.",
             lengths.known,
             lengths.running,
-            lasted.ended()
+            lasted.ended(),
+            match lengths.outlasting {
+                0 => String::new(),
+                some => format!(
+                    "; of {some}, which {} lasted longer than any such, it is a guess from {} age",
+                    either(&some, "has", "have"),
+                    either(&some, "its", "their")
+                ),
+            }
         ),
     };
     Ok(WhatIf { warnings, ..WhatIf::of(shown, horizon, ends, copy, outcome) })

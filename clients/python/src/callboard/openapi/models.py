@@ -658,6 +658,7 @@ class WhatIfWhole(TypedDict):
 class WhenPlaced(TypedDict):
     ended: int
     known: int
+    outlasting: NotRequired[int]
     p50Seconds: NotRequired[float | None]
     p90Seconds: NotRequired[float | None]
     running: int

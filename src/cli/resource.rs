@@ -94,7 +94,7 @@ struct DrainArgs {
     /// When operators are told of what still runs there (event, health, status): 30m, 2d, or a time; kept with the drain
     #[arg(long, value_name = "TIME", requires = "targets")]
     deadline: Option<String>,
-    /// Idset of ranks, or hostlist; a node's id may stand for its host
+    /// Idset of ranks, or hostlist; a node's id may stand for its host, alone also one that no hostlist can have
     targets: Option<String>,
     /// Why; kept in the journal
     reason: Vec<String>,
@@ -108,7 +108,7 @@ struct UndrainArgs {
     /// The same as --force
     #[arg(short, long)]
     update: bool,
-    /// Idset of ranks, or hostlist; a node's id may stand for its host
+    /// Idset of ranks, or hostlist; a node's id may stand for its host, alone also one that no hostlist can have
     targets: String,
     /// Why; kept in the journal
     reason: Vec<String>,

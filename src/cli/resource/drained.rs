@@ -11,7 +11,10 @@ use crate::{
         door::{Door, Error},
         wait::{self, Named},
     },
-    domain::{hostlist::HostList, idset::IdSet},
+    domain::{
+        hostlist::{HostList, safe_name},
+        idset::IdSet,
+    },
     messages::wait::Kind,
 };
 
@@ -71,11 +74,19 @@ fn ranks(cluster: &Cluster, nodes: &[Node], targets: &str) -> BTreeSet<u32> {
         // Only those that are there: nobody counts up to a billion.
         return (0..cluster.0.len() as u32).filter(|rank| ids.contains(*rank)).collect();
     }
-    let names: BTreeSet<String> = HostList::parse(targets).map(|names| names.iter().collect()).unwrap_or_default();
+    let list = HostList::parse(targets).map(|names| names.iter().collect()).unwrap_or_default();
+    let found = named(cluster, nodes, &list);
+    // Else it is one name with what a hostlist cannot have in it.
+    if found.is_empty() { named(cluster, nodes, &[safe_name(targets)].into()) } else { found }
+}
+
+/// The ranks of these hosts and nodes, which are named as in a hostlist.
+fn named(cluster: &Cluster, nodes: &[Node], names: &BTreeSet<String>) -> BTreeSet<u32> {
+    let is_named = |node: &Node| names.contains(&node.id) || names.contains(&safe_name(&node.id));
     let hosts: BTreeSet<&str> = cluster.0.iter().map(|target| &*target.host).collect();
     let online: BTreeSet<&str> = cluster.0.iter().filter(|target| target.online).map(|target| &*target.host).collect();
     let is_there = |node: &&Node| !node.offline && !online.contains(&*node.id);
-    let of_nodes = nodes.iter().filter(|node| names.contains(&node.id) && node.rank.is_some());
+    let of_nodes = nodes.iter().filter(|node| is_named(node) && node.rank.is_some());
     let of_nodes: Vec<&Node> = of_nodes.filter(|node| is_there(node) || !hosts.contains(&*node.id)).collect();
     let moved: BTreeSet<&str> = of_nodes.iter().map(|node| &*node.id).collect();
     let is_meant = |target: &Target| names.contains(&target.host) && !moved.contains(&*target.host);
@@ -106,6 +117,11 @@ mod tests {
         assert_eq!((found("0-1,3"), found("a[1-2]"), found("b")), (vec![0, 1, 3], vec![0, 1, 3], vec![2]));
         // A host comes before a node of that name.
         assert_eq!((found("i-3"), found("i-[0-9],b"), found("a1")), (vec![3], vec![0, 2, 3], vec![0, 3]));
+        // What a hostlist cannot have in it is escaped there, or stands alone.
+        let cluster_of = |hosts: [&str; 2]| Cluster(hosts.map(target).into());
+        let odd = [node("a b", 0), node("ü,1", 1)];
+        let found_in = |text: &str| ranks(&cluster_of(["a%20b", "x"]), &odd, text).into_iter().collect::<Vec<_>>();
+        assert_eq!(["a b", "a%20b", "ü,1", "a%20b,%C3%BC%2C1"].map(found_in), [vec![0], vec![0], vec![1], vec![0, 1]]);
         // Unless nothing is there any more, while the node is somewhere else.
         let mut cluster = cluster;
         cluster.0[0].online = false;

@@ -225,7 +225,9 @@ fn ask_panel(door: &Door, name: String, app: bool, sender: &mpsc::UnboundedSende
 
 /// What is on a node.
 async fn node(door: &Door, id: &str) -> Result<String, Error> {
-    let path = format!("/ws/v1/partition/{}/node/{}", segment(&door.partition), segment(id));
+    // There a slash is escaped twice.
+    let name = if id.contains('/') { segment(&segment(id)) } else { segment(id) };
+    let path = format!("/ws/v1/partition/{}/node/{name}", segment(&door.partition));
     let node = door.value_at(&path).await?;
     let told = |name: &str, key: &str| format!("{name}: {}\n", super::human::amounts(&amount(&node[key])));
     let mut text = format!(

@@ -325,8 +325,17 @@ impl Journal {
         Ok(idset)
     }
 
-    /// A name that is no host's may be that of a node, by which other doors name it.
+    /// A hostlist; else one name with what a hostlist cannot have in it, as other doors tell it.
     fn resolve_hosts(&self, text: &str, meant: Meant) -> Result<IdSet, Refusal> {
+        self.resolve_list(text, meant).or_else(|refused| {
+            let safe = hostlist::safe_name(text);
+            let known = || self.by_host.contains_key(safe.as_str()) || self.rank_of_node(text, &mut None).is_some();
+            if safe != text && known() { self.resolve_list(&safe, meant) } else { Err(refused) }
+        })
+    }
+
+    /// A name that is no host's may be that of a node, by which other doors name it.
+    fn resolve_list(&self, text: &str, meant: Meant) -> Result<IdSet, Refusal> {
         let hosts = HostList::parse(text).map_err(|hostlist::Error { position, what, .. }| {
             // Whoever sent it has it whole.
             let shown = text.char_indices().nth(SHOWN).map_or(text, |(end, _)| &text[..end]);
@@ -395,8 +404,13 @@ impl Journal {
 
     /// Where a node is registered; of one that is away, where it was, if that was one rank only. `away` keeps those.
     fn rank_of_node<'a>(&'a self, id: &str, away: &mut Option<BTreeMap<&'a str, Option<u32>>>) -> Option<u32> {
-        let here = self.by_node.get(id).copied();
-        here.or_else(|| *away.get_or_insert_with(|| self.nodes_away()).get(id)?)
+        // In a hostlist it is without what a hostlist cannot have in it.
+        let plain = hostlist::plain_name(id);
+        let here = self.by_node.get(id).or_else(|| self.by_node.get(plain.as_str())).copied();
+        here.or_else(|| {
+            let away = away.get_or_insert_with(|| self.nodes_away());
+            *away.get(id).or_else(|| away.get(plain.as_str()))?
+        })
     }
 
     fn nodes_away(&self) -> BTreeMap<&str, Option<u32>> {

@@ -261,6 +261,16 @@ fn host_names_that_no_list_can_hold_are_escaped() {
     script.begin();
     script.register_as("node one", "", true);
     assert_eq!(script.wait(100)[0], "restart 0 <> node%20one");
+    // Of a node whose host has another name, its own is known as well; alone both are taken as they are.
+    script.register_as("a,b", "host ü", true);
+    script.wait(100);
+    for (targets, rank) in
+        [("node one", 0), ("node%20one", 0), ("host ü", 1), ("a,b", 1), ("a%2Cb", 1), ("node%20one,a%2Cb", 0)]
+    {
+        let told = &script.drain(targets, "", Some(0))[0];
+        assert!(told.starts_with(&format!("drain {rank}")), "{targets}: {told}");
+    }
+    assert!(script.drain("node two", "", None)[0].contains("Hostlist cannot be decoded"));
 }
 
 #[test]

@@ -7,6 +7,13 @@ use crate::resources::Resource;
 /// A change of one setting. Queues are named by their lowercase path.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Edit {
+    /// The configuration names a queue that placement made, below one that it names already.
+    Name {
+        /// Full path of the queue.
+        queue: Arc<str>,
+        /// It is a parent.
+        parent: bool,
+    },
     /// The max of a queue takes over these types: memory in bytes, vcore in milli.
     Max {
         /// Full path of the queue.
@@ -63,7 +70,8 @@ impl Edit {
     /// The queue that it is about; `None`: the partition.
     pub fn queue(&self) -> Option<&Arc<str>> {
         match self {
-            Edit::Max { queue, .. }
+            Edit::Name { queue, .. }
+            | Edit::Max { queue, .. }
             | Edit::Guaranteed { queue, .. }
             | Edit::Applications { queue, .. }
             | Edit::LimitMax { queue, .. }

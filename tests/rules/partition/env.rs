@@ -52,6 +52,7 @@ pub fn res(memory: i64, vcore: i64) -> Resource {
 }
 
 /// An ask under construction.
+#[derive(Clone)]
 pub struct Ask {
     pub spec: AskSpec,
     pub app: Arc<str>,

@@ -60,9 +60,6 @@ fn places(env: &Env, commands: Vec<Command>, keys: &[String], seconds: i64) -> b
         recorded: None,
         twin: None,
     };
-    for command in commands {
-        then.apply(command);
-    }
     let all = |then: &mut Env| {
         then.run();
         while !then.unconfirmed.is_empty() || !then.questions.is_empty() {
@@ -72,7 +69,11 @@ fn places(env: &Env, commands: Vec<Command>, keys: &[String], seconds: i64) -> b
         let placed = |key: &String| then.told.iter().any(|told| told.starts_with(&format!("new {key} on ")));
         keys.iter().all(placed)
     };
-    let mut done = all(&mut then);
+    let mut done = false;
+    for command in commands {
+        then.apply(command);
+        done = all(&mut then);
+    }
     let end = then.now.plus(Nanos::from_secs(seconds));
     while let Some(next) = then.partition.next_deadline().filter(|next| !done && *next <= end) {
         then.now = next.max(then.now);
@@ -133,6 +134,7 @@ fn kind(change: &Change) -> &'static str {
         Change::Edit(Edit::Applications { .. }) => "applications",
         Change::Edit(Edit::LimitMax { .. }) => "limit",
         Change::Edit(Edit::LimitApplications { .. }) => "limit of applications",
+        Change::Named { .. } => "named",
         Change::Edit(_) | Change::Preempt { .. } => "preemption",
         Change::Undrain { .. } => "undrain",
         Change::Free { .. } => "free",
@@ -357,11 +359,11 @@ fn the_look_for_what_could_leave_ends_when_it_has_to() {
     let looks = Cell::new(0);
     let stop = || {
         looks.set(looks.get() + 1);
-        looks.get() > 500
+        looks.get() > 3
     };
     let advice = env.partition.remedies(app, &waiting, env.now, &edit, Bounds { decisions: 100_000, stop: &stop });
     assert!(!advice.complete, "{} looks", looks.get());
-    // With all the time that it takes it is found on the first node, and the other cannot be better.
+    // With all the time that it takes it is found, where they are younger.
     looks.set(i32::MIN);
     let advice = env.partition.remedies(app, &waiting, env.now, &edit, Bounds { decisions: 100_000, stop: &stop });
     let freed = advice.remedies.iter().find_map(|remedy| match &remedy.change {
@@ -369,7 +371,7 @@ fn the_look_for_what_could_leave_ends_when_it_has_to() {
         _ => None,
     });
     assert!(advice.complete);
-    assert_eq!(freed, Some(("n1", 900)));
+    assert_eq!(freed, Some(("n2", 900)));
 }
 
 const ROOMY: &str =
@@ -449,6 +451,85 @@ fn a_node_that_an_operator_drained_is_undrained_before_one_of_the_resource_manag
     env.node_action("n2", NodeAction::Drain, None);
     let expected = Change::Undrain { operator: vec![], manager: vec!["n1".into()], others: 1 };
     assert_eq!(undrain(&env), Some(expected), "where no operator can do it alone, the largest comes first");
+}
+
+#[test]
+fn what_leaves_a_node_is_chosen_as_by_preemption() {
+    let freed = |rows: &[Ask]| {
+        let mut env = Env::calm(ROOMY).alone();
+        for (node, row) in rows.iter().enumerate() {
+            env.node(&format!("n{node}"), 10);
+            env.app(&format!("a{node}"), "root.q");
+            let ask = row.clone().on(&format!("n{node}"));
+            env.ask(vec![ask]);
+        }
+        env.app("w", "root.q");
+        env.ask(vec![Ask::new("w", "w", 10)]);
+        let found = changes(&advice_for(&env, ROOMY, "w")).into_iter();
+        let leaving = found.filter_map(|change| match change {
+            Change::Free { allocations, .. } => allocations.first().map(|(_, key)| key.to_string()),
+            _ => None,
+        });
+        leaving.collect::<Vec<_>>()
+    };
+    let of = |nth: usize, size: i64| Ask::new(&format!("a{nth}"), &format!("k{nth}"), size).preempts();
+    // Larger ones go before those that opted out, originators, and higher priorities.
+    assert_eq!(freed(&[of(0, 2).opted_out(), of(1, 9)]), ["k1"]);
+    assert_eq!(freed(&[of(0, 2).originator(), of(1, 9)]), ["k1"]);
+    assert_eq!(freed(&[of(0, 2).opted_out(), of(1, 9).originator()]), ["k1"]);
+    assert_eq!(freed(&[of(0, 2).priority(5), of(1, 9)]), ["k1"]);
+    // Of those that are alike in that the smallest goes.
+    assert_eq!(freed(&[of(0, 9), of(1, 2)]), ["k1"]);
+}
+
+#[test]
+fn a_queue_that_placement_made_is_named_for_a_value_of_its_own() {
+    let config = "partitions: [{name: default, placementrules: [{name: provided, create: true}], queues: [{name: root, submitacl: '*', \
+                  queues: [{name: ns, parent: true, resources: {max: {memory: 100}}, \
+                  childtemplate: {maxapplications: 3, properties: {priority.offset: '2'}, resources: {max: {memory: 8}}}}]}]}]";
+    let mut env = Env::calm(config).alone();
+    env.node("n1", 100);
+    env.app("f", "root.ns.team");
+    env.ask(vec![Ask::new("f", "f", 8), Ask::new("f", "w", 6)]);
+    let advice = advice_for(&env, config, "f");
+    let named = changes(&advice).into_iter().find_map(|change| match change {
+        Change::Named { edit: Edit::Max { amounts, .. }, all } => Some((amounts, all.len())),
+        _ => None,
+    });
+    // It has to be named, with its max, number of applications and property.
+    assert_eq!(named, Some((Resource::of(&[("memory", 14)]), 4)), "{advice:#?}");
+    let loaded = config::load(config).expect("valid");
+    check(&loaded, &env, &mut BTreeMap::new());
+}
+
+#[test]
+fn what_is_given_up_goes_to_others_before_it_is_asked_for_again() {
+    // Its queue uses nothing once it is gone, and so comes before the one of the other application.
+    let gang_and_one = |config: &str, size: i64, own: &[(&str, &str)], others: i64| {
+        let mut env = Env::calm(config).alone();
+        env.node("n1", size);
+        for (app, queue) in own {
+            env.app(app, queue);
+            env.ask(vec![Ask::new(app, app, 4)]);
+        }
+        env.gang("g", "root.q", 12, "Soft");
+        env.ask((0..3).map(|n| Ask::new("g", &format!("p{n}"), 4).placeholder("t")).collect());
+        env.app("w", "root.r");
+        env.ask(vec![Ask::new("w", "w", others)]);
+        env
+    };
+    let found = |env: &Env, config: &str| changes(&advice_for(env, config, "g"));
+    let env = gang_and_one(ROOMY, 14, &[("f", "root.r")], 4);
+    let members = found(&env, ROOMY).into_iter().find_map(|change| match change {
+        Change::Members { keys, .. } => Some(keys.len()),
+        _ => None,
+    });
+    assert_eq!(members, Some(1), "the other application has the room of one of them by then");
+    // In another queue there is room for all of it only as long as nobody else comes.
+    let config = ROOMY.replace("{name: q}", "{name: q, resources: {max: {memory: 12}}}, {name: s}");
+    let other = |env: &Env| found(env, &config).iter().any(|change| matches!(change, Change::Queue { .. }));
+    let own = [("f", "root.r"), ("q", "root.q")];
+    assert_eq!([20, 28].map(|size| other(&gang_and_one(&config, size, &own, 8))), [false, true]);
 }
 
 #[test]

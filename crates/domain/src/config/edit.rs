@@ -59,6 +59,15 @@ fn change(partition: &mut Partition, edit: &Edit, line: &mut String) -> Result<(
         }
         return Ok(());
     };
+    if let Edit::Name { parent, .. } = edit {
+        let (above, name) = path.rsplit_once('.').ok_or_else(|| format!("queue {path} is below none"))?;
+        let queue = find(partition, above).ok_or_else(|| format!("queue {above} is not configured"))?;
+        let name = Spanned { value: name.to_owned(), at: queue.at };
+        let parent_too = if *parent { ", parent: true" } else { "" };
+        tell(line, &format!("queue {above}"), &format!("queues: [{{name: {}{parent_too}}}]", name.value));
+        queue.queues.push(Queue { at: queue.at, name, parent: *parent, ..Queue::default() });
+        return Ok(());
+    }
     // Limits of the partition are those of its root queue, where they are written there.
     let of_partition = partition.limits.len();
     let queue = find(partition, path).ok_or_else(|| format!("queue {path} is not configured"))?;
@@ -95,7 +104,7 @@ fn change(partition: &mut Partition, edit: &Edit, line: &mut String) -> Result<(
             let text = format!("maxapplications: {max}");
             tell(line, &format!("{here}, limit of {}", names(limit)), &text);
         }
-        Edit::Preemption(_) => {}
+        Edit::Name { .. } | Edit::Preemption(_) => {}
     }
     if let (Edit::LimitMax { entry, .. } | Edit::LimitApplications { entry, .. }, "root") = (edit, &**path)
         && *entry < of_partition

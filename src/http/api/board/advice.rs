@@ -219,7 +219,8 @@ impl Source<'_> {
 
     fn remedy(&self, remedy: &Remedy) -> RemedyView {
         let view = match &remedy.change {
-            Change::Edit(edit) => self.edit(edit),
+            Change::Edit(edit) => self.edit(edit, std::slice::from_ref(edit)),
+            Change::Named { edit, all } => self.named(edit, all),
             change => self.change(change, remedy),
         };
         RemedyView {
@@ -231,8 +232,20 @@ impl Source<'_> {
         }
     }
 
-    fn edit(&self, edit: &Edit) -> RemedyView {
+    /// A change of a queue that placement made.
+    fn named(&self, edit: &Edit, all: &[Edit]) -> RemedyView {
+        let view = self.edit(edit, all);
+        let text = format!(
+            "{} Placement made this queue: for a value of its own the configuration has to name it, and what tags or a child template \
+             gave it gives way to that. A change of the template alone is for queues that are made later.",
+            view.text
+        );
+        RemedyView { text, ..view }
+    }
+
+    fn edit(&self, edit: &Edit, all: &[Edit]) -> RemedyView {
         let (kind, text) = match edit {
+            Edit::Name { queue, .. } => ("queueMax", format!("Name queue {queue} in the configuration.")),
             Edit::Max { queue, amounts } => {
                 let from = self.partition.queue_by_path.get(queue).and_then(|ix| {
                     let row = self.partition.queues.get(*ix)?;
@@ -244,7 +257,8 @@ impl Source<'_> {
                 ("queueMax", format!("Guarantee queue {queue} {}.", raised(amounts, None)))
             }
             Edit::Applications { queue, max } => {
-                let now = queue_of(&self.partition.conf, queue).map_or(0, |queue| queue.max_applications);
+                let row = self.partition.queue_by_path.get(queue).and_then(|ix| self.partition.queues.get(*ix));
+                let now = row.map_or(0, |row| row.max_applications);
                 (
                     "queueApplications",
                     format!("Let queue {queue} run {} at a time (now {now}).", plural(*max, "application")),
@@ -271,7 +285,7 @@ impl Source<'_> {
             }
             Edit::Preemption(_) => ("preemption", "Turn preemption on for the partition.".to_owned()),
         };
-        let edited = self.config.edited(&self.partition.name, std::slice::from_ref(edit)).ok();
+        let edited = self.config.edited(&self.partition.name, all).ok();
         let plan = edited.as_ref().map(|edited| {
             let dry_run = self.partition.dry_run(edited.conf.clone(), self.now);
             PlanInShort { applications: dry_run.applications.len(), exceeded: dry_run.exceeded.len() }
@@ -296,7 +310,8 @@ impl Source<'_> {
         };
         match change {
             // Those are views of their own.
-            Change::Edit(edit) => self.edit(edit),
+            Change::Edit(edit) => self.edit(edit, std::slice::from_ref(edit)),
+            Change::Named { edit, all } => self.named(edit, all),
             Change::Wait if self.halted => {
                 let text = "Let the resource manager open its stream again, or the one on which it can be asked: see whether \
                             it runs and reaches the server. Nothing else has to be changed.";
@@ -352,13 +367,14 @@ impl Source<'_> {
                 let text = format!("Ask for less: {} instead of {}.", exactly(to), self.size_of(ask));
                 of("smaller", "owner", text)
             }
-            Change::Members { keys, of: now, .. } => {
-                let text = format!("Submit the gang again with {} instead of {now}.", plural(keys.len(), "member"));
+            Change::Members { app, keys, of: now } => {
+                let members = plural(keys.len(), "member");
+                let text = format!("Submit the gang again with {members} instead of {now}.{}", self.given_up(app));
                 of("members", "owner", text)
             }
-            Change::Queue { queue, .. } => RemedyView {
+            Change::Queue { app, queue } => RemedyView {
                 queue: Some(queue.to_string()),
-                ..of("queue", "owner", format!("Submit the application again, to queue {queue}."))
+                ..of("queue", "owner", format!("Submit the application again, to queue {queue}.{}", self.given_up(app)))
             },
             Change::Resume { queues, app } => {
                 let names: Vec<String> = queues.iter().map(ToString::to_string).collect();
@@ -376,6 +392,15 @@ impl Source<'_> {
                 let text = format!("Add {nodes} like {like} ({size}{}).", either(count, "", " each"));
                 RemedyView { nodes: vec![like.to_string()], ..of("addNodes", "operator", text) }
             }
+        }
+    }
+
+    /// What is told of the room of an application that goes before it comes back.
+    fn given_up(&self, app: &str) -> &'static str {
+        let row = self.partition.app_by_id.get(app).and_then(|ix| self.partition.apps.get(*ix));
+        match row.is_some_and(|row| !row.allocs.is_empty()) {
+            true => " What it has goes to others first, where they can use it: that was tried, too.",
+            false => "",
         }
     }
 

@@ -32,7 +32,7 @@ const NUMBERS: usize = 16;
 
 /// See the module; the least is best.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Harm {
+pub(in super::super) struct Harm {
     /// The graver protection that a victim had, and the other.
     protected: (bool, bool),
     priority: i32,
@@ -69,11 +69,13 @@ pub(super) struct Need<'a> {
     pub queues: Resource,
     /// Guarantees that hold, where the ask preempts by its own; `None`: R7.33.
     pub guarantees: Option<&'a Scope>,
+    /// The ask requires the node (R7.35).
+    pub required: bool,
 }
 
 /// A possible victim.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Candidate {
+pub(in super::super) struct Candidate {
     pub alloc: AllocIx,
     /// It is on the node.
     pub here: bool,
@@ -114,6 +116,18 @@ struct Chosen {
 }
 
 impl Trial<'_> {
+    /// Who goes for what is missing on a node, where no guarantee matters, as [`Trial::least_harm`] chooses.
+    pub(in super::super) fn least_harm_on_node(
+        &mut self,
+        missing: Resource,
+        candidates: &[Candidate],
+        required: bool,
+        steps: &mut u32,
+    ) -> Option<(Harm, Vec<AllocIx>)> {
+        let need = Need { node: missing, queues: Resource::new(), guarantees: None, required };
+        self.least_harm(&need, candidates, steps)
+    }
+
     /// The victims that do the least harm, in the order in which they are told to go; `None`: there are not enough. `steps`
     /// bounds the search, and is used up by it.
     pub(super) fn least_harm(
@@ -132,7 +146,7 @@ impl Trial<'_> {
                 candidate.here && helps(&need.node, size) || helps(&need.queues, size)
             })
             .map(|candidate| {
-                let (graver, lesser) = self.protection(candidate.alloc, need);
+                let (graver, lesser) = self.protection(candidate.alloc, need.required);
                 (graver, lesser, self.allocs[candidate.alloc].spec.priority, *candidate)
             })
             .collect();
@@ -195,18 +209,42 @@ impl Trial<'_> {
         let nothing = search.nothing();
         search.go(0, nothing);
         let (harm, mut victims) = search.best?;
-        victims.sort_by_key(|alloc| self.order_of_victim(*alloc, need.guarantees.is_some()));
+        victims.sort_by_key(|alloc| self.order_of_victim(*alloc, !need.required));
         Some((harm, victims))
     }
 }
 
 impl Partition {
-    fn protection(&self, alloc: AllocIx, need: &Need) -> (bool, bool) {
+    fn protection(&self, alloc: AllocIx, required: bool) -> (bool, bool) {
         let spec = &self.allocs[alloc].spec;
-        match need.guarantees {
-            Some(_) => (spec.opted_out(), spec.originator),
-            None => (spec.originator, spec.opted_out()),
+        match required {
+            false => (spec.opted_out(), spec.originator),
+            true => (spec.originator, spec.opted_out()),
         }
+    }
+
+    /// The graver and the lesser protection, and the highest priority, of whom has to go at least for this room; `None`: it is more than all
+    /// of them have.
+    pub(in super::super) fn least_level(
+        &self,
+        missing: &Resource,
+        candidates: &[Candidate],
+        required: bool,
+    ) -> Option<((bool, bool), i32)> {
+        let level = |alloc| (self.protection(alloc, required), self.allocs[alloc].spec.priority);
+        let mut all: Vec<_> = candidates.iter().map(|candidate| (level(candidate.alloc), candidate.alloc)).collect();
+        all.sort_unstable();
+        let mut left = missing.clone();
+        let mut reached = None;
+        for (((graver, lesser), priority), alloc) in all {
+            if left.is_empty() {
+                break;
+            }
+            close(&mut left, &self.allocs[alloc].resource);
+            let (protected, highest) = reached.unwrap_or(((false, false), i32::MIN));
+            reached = Some(((protected.0 | graver, protected.1 | lesser), highest.max(priority)));
+        }
+        reached.filter(|_| left.is_empty())
     }
 
     /// The order in which victims are told: ordinary ones first, low priorities, the youngest.
@@ -236,7 +274,7 @@ impl Partition {
         harm.ages.0 = chosen.iter().map(|alloc| self.youth(*alloc)).collect();
         harm.ages.0.sort_unstable();
         for alloc in chosen {
-            let (graver, lesser) = self.protection(*alloc, need);
+            let (graver, lesser) = self.protection(*alloc, need.required);
             harm.protected.0 |= graver;
             harm.protected.1 |= lesser;
             harm.priority = harm.priority.max(self.allocs[*alloc].spec.priority);

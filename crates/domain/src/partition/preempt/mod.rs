@@ -48,6 +48,7 @@ mod scope;
 pub(super) use attempt::NEVER;
 pub(crate) use attempt::Search;
 pub(crate) use claim::Claim;
+pub(super) use harm::{Candidate, Harm};
 pub(super) use quota::is_above;
 
 use super::Partition;

@@ -182,7 +182,7 @@ impl Partition {
             let here = (!missing.is_empty()).then_some(node);
             candidates.extend(self.candidates_of_pool(scope, &scope.short, terms.pool, here));
         }
-        let need = Need { node: missing, queues: scope.short.clone(), guarantees: Some(scope) };
+        let need = Need { node: missing, queues: scope.short.clone(), guarantees: Some(scope), required: false };
         let Some((harm, victims)) = Trial::of(self).least_harm(&need, &candidates, steps) else {
             return Prospect::Short;
         };
@@ -271,7 +271,7 @@ impl Partition {
         let short = self.still_short(scope, victims);
         let mut candidates = self.candidates_of_pool(scope, &short, pool, None);
         candidates.retain(|candidate| !victims.contains(&candidate.alloc));
-        let need = Need { node: Resource::new(), queues: short, guarantees: Some(scope) };
+        let need = Need { node: Resource::new(), queues: short, guarantees: Some(scope), required: false };
         let found = self.without(scope, victims).least_harm(&need, &candidates, &mut { STEPS });
         found.map(|(_, further)| further)
     }

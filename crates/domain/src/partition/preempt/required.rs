@@ -5,13 +5,10 @@ use std::sync::Arc;
 use super::{
     super::{Cx, Partition, books::Trial, schedule::Outcome},
     gap,
-    harm::{Candidate, Need},
+    harm::Candidate,
     helps, is_preemptable, wanted,
 };
-use crate::{
-    resources::Resource,
-    types::{AllocIx, Nanos, NodeIx},
-};
+use crate::types::{AllocIx, Nanos, NodeIx};
 
 /// Steps in which one choice may search for the least harm.
 const STEPS: u32 = 5_000;
@@ -59,8 +56,8 @@ impl Partition {
             .map(|alloc| Candidate { alloc, here: true })
             .collect();
         // R7.35, R7.36: what is free counts, and the least harm is done.
-        let need = Need { node: missing, queues: Resource::new(), guarantees: None };
-        let Some((_, victims)) = Trial::of(self).least_harm(&need, &candidates, &mut { STEPS }) else {
+        let chosen = Trial::of(self).least_harm_on_node(missing, &candidates, true, &mut { STEPS });
+        let Some((_, victims)) = chosen else {
             self.no_victim_there(alloc, node, cx);
             return Outcome::Nothing;
         };

@@ -21,6 +21,13 @@ pub enum Change {
     Wait,
     /// Of the configuration.
     Edit(Edit),
+    /// Of a queue that placement made: the configuration names it, with what it has and this change.
+    Named {
+        /// What changes.
+        edit: Edit,
+        /// All that the configuration says then.
+        all: Vec<Edit>,
+    },
     /// Nodes take allocations again.
     Undrain {
         /// Those that an operator drained.
@@ -91,7 +98,7 @@ fn again(key: &str) -> Arc<str> {
 }
 
 impl Change {
-    /// What is done, in order.
+    /// What is done, in order; between two of them the scheduler goes on.
     ///
     /// # Errors
     /// The configuration would be refused, or what it is about is gone.
@@ -100,6 +107,7 @@ impl Change {
         Ok(match self {
             Change::Wait => Vec::new(),
             Change::Edit(change) => vec![Command::Configure(edit(std::slice::from_ref(change))?)],
+            Change::Named { all, .. } => vec![Command::Configure(edit(all)?)],
             Change::Undrain { operator, manager, .. } => {
                 let back = |node: &Arc<str>| item(node, NodeAction::DrainToSchedulable);
                 vec![
@@ -126,7 +134,10 @@ impl Change {
                 spec.preemption = Some(PreemptionPolicy { allow_preempt_other: true, ..given });
                 spec.key = again(&ask.1);
                 let allocations = vec![AllocationItem { app: ask.0.clone(), node: None, spec: Arc::new(spec) }];
-                vec![Command::Allocations { allocations, releases: vec![release(&ask.0, &ask.1)] }]
+                vec![
+                    Command::Allocations { allocations: Vec::new(), releases: vec![release(&ask.0, &ask.1)] },
+                    Command::Allocations { allocations, releases: Vec::new() },
+                ]
             }
             Change::Members { app, keys, .. } => {
                 let row = row(partition, app).ok_or_else(gone)?;

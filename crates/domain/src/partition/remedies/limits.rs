@@ -90,15 +90,15 @@ fn more(edit: &Edit, from: u64) -> f64 {
 }
 
 impl Search<'_> {
-    /// Each level of the path that the configuration names.
+    /// Each level of the path.
     pub(super) fn raise_queues(&mut self) {
         let path = self.path();
         for (at, ix) in path.iter().enumerate() {
             let row = &self.partition.queues[*ix];
-            if row.managed && row.parent.is_some() {
+            if row.parent.is_some() {
                 self.raise_max(*ix, &path[at + 1..]);
             }
-            if row.managed && row.max_applications > 0 {
+            if row.max_applications > 0 {
                 self.raise_applications(*ix, &path[at + 1..]);
             }
         }

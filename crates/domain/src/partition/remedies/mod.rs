@@ -1,5 +1,6 @@
 //! The smallest changes that would place a waiting ask. Each is tried: made on a clone, which is then run forward until the
-//! ask is placed. Nothing is suggested that was not seen to work, and the partition is not touched.
+//! ask is placed. Nothing is suggested that was not seen to work, and the partition is not touched. Where something is given up to be asked
+//! for again, others may take its room in between, in the trial as they would then.
 //!
 //! What is tried is one change at a time, of these kinds: a queue's max or number of applications on the path of the ask, a limit of its user
 //! or group there, drained nodes, allocations that leave a node, a smaller ask (or a gang of fewer members), another queue, a setting that
@@ -147,6 +148,37 @@ impl Partition {
         search.advice(waiting)
     }
 
+    /// A change of a setting. What placement made is first to be named by the configuration: it has no setting there, and a child
+    /// template is for queues that are still to be made (TPL-006, CFG-101).
+    fn of_edit(&self, edit: Edit) -> Change {
+        let row =
+            edit.queue().and_then(|path| self.queues.get(*self.queue_by_path.get(path)?)).filter(|row| !row.managed);
+        let Some(row) = row else { return Change::Edit(edit) };
+        let made = self.path(self.queue_by_path[&row.path]).map(|ix| &self.queues[ix]).filter(|row| !row.managed);
+        let mut all: Vec<Edit> = made.map(|row| Edit::Name { queue: row.path.clone(), parent: !row.leaf }).collect();
+        all.reverse();
+        let queue = &row.path;
+        all.extend(row.guaranteed.clone().map(|amounts| Edit::Guaranteed { queue: queue.clone(), amounts }));
+        let mut max = row.max.clone().unwrap_or_default();
+        if let Edit::Max { amounts, .. } = &edit {
+            amounts.iter().for_each(|(kind, amount)| max.set(kind.clone(), amount));
+        }
+        all.extend((!max.is_empty()).then(|| Edit::Max { queue: queue.clone(), amounts: max }));
+        let max = if let Edit::Applications { max, .. } = edit { max } else { row.max_applications };
+        all.extend((max > 0).then(|| Edit::Applications { queue: queue.clone(), max }));
+        let mut properties = row.properties.clone();
+        if let Edit::Property { name, value, .. } = &edit {
+            properties.insert(name.to_string(), value.to_string());
+        }
+        let of = |(name, value): (String, String)| Edit::Property {
+            queue: queue.clone(),
+            name: name.into(),
+            value: value.into(),
+        };
+        all.extend(properties.into_iter().map(of));
+        Change::Named { edit, all }
+    }
+
     /// What has to be placed for this ask: of a gang, all placeholders that wait.
     pub(super) fn awaited_with(&self, app: AppIx, waiting: &Waiting) -> Vec<AllocIx> {
         let row = &self.apps[app];
@@ -233,10 +265,13 @@ impl<'a> Search<'a> {
         let commands = change.commands(self.partition, self.edit).ok()?;
         let watched = change.watched(&self.names);
         let mut run = Forward::new(self.partition, self.now, &watched, self.bounds);
-        for command in commands {
+        let mut placed = false;
+        for (nth, command) in commands.into_iter().enumerate() {
+            // Time passes between two requests: what was given up with the one may be others' before the next.
+            placed |= nth > 0 && run.run();
             run.apply(command);
         }
-        let done = self.is_as_wished(&run.partition, change) && run.pass(until);
+        let done = self.is_as_wished(&run.partition, change) && (placed || run.pass(until));
         self.cut |= run.cut;
         Some((run, done))
     }
@@ -278,7 +313,7 @@ impl<'a> Search<'a> {
         size: impl Fn(&Edit) -> f64,
     ) {
         let tried = |search: &mut Self, edit: &Edit| {
-            let change = Change::Edit(edit.clone());
+            let change = search.partition.of_edit(edit.clone());
             let run = search.attempt(&change, search.now)?;
             search.note(change, size(edit), &run);
             Some(run)

@@ -1,6 +1,6 @@
 //! What helps where no node has room: drained nodes, allocations that leave one, more nodes.
 
-use std::{cmp::Ordering, sync::Arc};
+use std::sync::Arc;
 
 use super::{Change, Search, change::new_node, largest};
 use crate::{
@@ -8,7 +8,8 @@ use crate::{
     node::Node,
     partition::{
         Partition,
-        preempt::{gap, wanted},
+        books::Trial,
+        preempt::{Candidate, Harm, gap, wanted},
     },
     resources::Resource,
     types::{AllocIx, NodeIx},
@@ -20,6 +21,11 @@ const ONE_BY_ONE: usize = 8;
 const TOGETHER: usize = 1_000;
 /// Nodes that are tried for what leaves them.
 const FREED: usize = 8;
+/// Steps in which all of them may search for the least harm.
+const STEPS: u32 = 20_000;
+
+/// Protections and priority of whom has to leave a node at least.
+type Level = ((bool, bool), i32);
 
 impl Search<'_> {
     /// Drained nodes: one of them, else as few as are needed together.
@@ -76,9 +82,10 @@ impl Search<'_> {
         self.offer(Change::Undrain { operator, manager, others }, size)
     }
 
-    /// Allocations of others that leave a node, as little of them as will do.
+    /// Allocations of others that leave a node: those that do the least harm, in the order of preemption.
     pub(super) fn free_a_node(&mut self) {
         let [ask] = self.asks[..] else { return };
+        let mut copy = self.partition.clone();
         let partition = self.partition;
         let required = &partition.allocs[ask].spec.required_node;
         let need = wanted(&self.each);
@@ -88,14 +95,21 @@ impl Search<'_> {
             // What requires a node runs there though it is drained.
             let open = required.is_some() || node.schedulable();
             let too_full = node.capacity.fits(&self.each) && !node.available.fits(&self.each);
-            (named && open && too_full).then(|| (partition.share(&gap(&need, &node.available)), *ix))
+            if !(named && open && too_full) {
+                return None;
+            }
+            let missing = gap(&need, &node.available);
+            let level = partition.least_level(&missing, &self.candidates(node), required.is_some())?;
+            Some((level, partition.share(&missing), *ix))
         };
-        let mut short: Vec<(f64, NodeIx)> = partition.node_by_id.values().filter_map(candidate).collect();
-        short.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut found: Vec<(f64, NodeIx, Vec<AllocIx>, Resource)> = Vec::new();
-        let mut more = false;
-        for (lacking, ix) in short {
-            if found.len() == FREED && found.last().is_some_and(|(most, ..)| lacking >= *most) {
+        let mut short: Vec<(Level, f64, NodeIx)> = partition.node_by_id.values().filter_map(candidate).collect();
+        short.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        let mut found: Vec<(Harm, Level, f64, NodeIx, Vec<AllocIx>, Resource)> = Vec::new();
+        let (mut more, mut steps) = (false, STEPS);
+        for (level, lacking, ix) in short {
+            if found.len() == FREED
+                && found.last().is_some_and(|(_, most, size, ..)| level > *most || level == *most && lacking >= *size)
+            {
                 // At least what it lacks has to leave a node, and less does elsewhere.
                 more = true;
                 break;
@@ -104,14 +118,19 @@ impl Search<'_> {
                 self.cut = true;
                 break;
             }
-            if let Some((leaving, freed)) = self.least_of(&partition.nodes[ix]) {
-                found.push((partition.share(&freed), ix, leaving, freed));
-                found.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let node = &partition.nodes[ix];
+            let (missing, candidates) = (gap(&need, &node.available), self.candidates(node));
+            let chosen = Trial::of(&mut copy).least_harm_on_node(missing, &candidates, required.is_some(), &mut steps);
+            if let Some((harm, leaving)) = chosen {
+                let mut freed = Resource::new();
+                leaving.iter().for_each(|alloc| freed.add(&partition.allocs[*alloc].resource));
+                found.push((harm, level, partition.share(&freed), ix, leaving, freed));
+                found.sort_by(|a, b| a.0.cmp(&b.0));
                 more |= found.len() > FREED;
                 found.truncate(FREED);
             }
         }
-        for (size, ix, leaving, freed) in found {
+        for (_, _, size, ix, leaving, freed) in found {
             let name = |alloc: AllocIx| {
                 let row = &partition.allocs[alloc];
                 (partition.apps[row.app].id.clone(), row.spec.key.clone())
@@ -125,45 +144,14 @@ impl Search<'_> {
         self.cut |= more;
     }
 
-    /// The least that has to leave a node for the ask to fit: the smallest allocation that is enough, else the largest first.
-    /// `None`: it does not fit whatever leaves, or there is no time to find that out.
-    fn least_of(&mut self, node: &Node) -> Option<(Vec<AllocIx>, Resource)> {
+    /// What may leave a node: nothing that goes already, nothing of the application itself.
+    fn candidates(&self, node: &Node) -> Vec<Candidate> {
         let partition = self.partition;
-        let mut left: Vec<AllocIx> = node
-            .allocs
-            .iter()
-            .copied()
-            .filter(|alloc| {
-                let row = &partition.allocs[*alloc];
-                row.phase == Phase::Allocated && !row.released && !row.preempted && row.app != self.app
-            })
-            .collect();
-        let (mut leaving, mut freed) = (Vec::new(), Resource::new());
-        loop {
-            let room = node.available.plus(&freed);
-            if room.fits(&self.each) {
-                return Some((leaving, freed));
-            }
-            if (self.bounds.stop)() {
-                self.cut = true;
-                return None;
-            }
-            let missing = |alloc: AllocIx| {
-                let with = room.plus(&partition.allocs[alloc].resource);
-                let part =
-                    |(kind, amount): (_, i128)| (amount - with.amount(kind)).max(0) as f64 / amount.max(1) as f64;
-                self.each.iter().map(part).sum::<f64>()
-            };
-            // What leaves the smallest gap; among those that close it, the smallest.
-            let size = |alloc: AllocIx| partition.share(&partition.allocs[alloc].resource);
-            let best = |a: &AllocIx, b: &AllocIx| -> Ordering {
-                missing(*a).total_cmp(&missing(*b)).then(size(*a).total_cmp(&size(*b))).then(a.cmp(b))
-            };
-            let next = left.iter().copied().min_by(best)?;
-            left.retain(|alloc| *alloc != next);
-            freed.add(&partition.allocs[next].resource);
-            leaving.push(next);
-        }
+        let may = |alloc: &AllocIx| {
+            let row = &partition.allocs[*alloc];
+            row.phase == Phase::Allocated && !row.released && !row.preempted && row.app != self.app
+        };
+        node.allocs.iter().copied().filter(may).map(|alloc| Candidate { alloc, here: true }).collect()
     }
 
     /// More nodes like the smallest that is large enough.

@@ -162,18 +162,15 @@ impl Search<'_> {
             }
             let path = self.path();
             let fences = path.iter().map(|ix| &partition.queues[*ix]);
-            let fences = fences.filter(|row| row.managed && row.settings.preemption == PreemptionSetting::Fence);
+            let fences = fences.filter(|row| row.settings.preemption == PreemptionSetting::Fence);
             let all = partition.queue_by_path.values().map(|ix| &partition.queues[*ix]);
             let disabled = |row: &&Queue| {
-                row.managed
-                    && row.leaf
-                    && row.settings.preemption == PreemptionSetting::Disabled
-                    && !row.allocated.is_zero()
+                row.leaf && row.settings.preemption == PreemptionSetting::Disabled && !row.allocated.is_zero()
             };
             let disabled: Vec<&Queue> = all.filter(disabled).collect();
             self.cut |= disabled.len() > SETTINGS;
             changes.extend(fences.chain(disabled.into_iter().take(SETTINGS)).map(|row| {
-                Change::Edit(Edit::Property {
+                partition.of_edit(Edit::Property {
                     queue: row.path.clone(),
                     name: "preemption.policy".into(),
                     value: "default".into(),

@@ -263,7 +263,6 @@ mod tests {
                 pending: Both { without: amounts(2), with: amounts(2) },
                 running: Both { without: 1, with: 2 },
                 waits: Both { without: waited(90.0), with: waited(30.0) },
-                ..QueueView::default()
             }],
             more_queues: 1,
         };

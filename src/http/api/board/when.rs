@@ -71,8 +71,9 @@ fn text(when: &When) -> String {
         }
         Some(Unknown::TooLittle) => {
             return format!(
-                "Not known: {} of {running} allocations that run {} of a kind of which enough have ended to say how long such ones last.",
-                known,
+                "Not known: of {} that {}, {known} {} of a kind of which enough have ended to say how long such ones last.",
+                plural(*running, "allocation"),
+                either(running, "runs", "run"),
                 either(known, "is", "are")
             );
         }

@@ -164,7 +164,10 @@ async fn a_gang_that_is_too_large() {
     placed(&server, "gang", 4).await;
     let (first, text) = why(&server, "gang").await;
     assert_eq!((&first["kind"], &first["who"]), (&json!("members"), &json!("owner")), "{text}");
-    assert_eq!(first["text"], "Submit the gang again with 4 members instead of 5.");
+    assert_eq!(
+        first["text"],
+        "Submit the gang again with 4 members instead of 5. What it has goes to others first, where they can use it: that was tried, too."
+    );
     assert!(text.contains("task group ranks: 4 placeholders placed, 1 waiting"), "{text}");
     server.remove("gang").await;
     super::cluster::gang(&server, "gang-2", 4).await;

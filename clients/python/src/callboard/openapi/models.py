@@ -658,7 +658,7 @@ class WhatIfWhole(TypedDict):
 class WhenPlaced(TypedDict):
     ended: int
     known: int
-    outlasting: NotRequired[int]
+    outlasting: int
     p50Seconds: NotRequired[float | None]
     p90Seconds: NotRequired[float | None]
     running: int

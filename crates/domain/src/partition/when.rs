@@ -101,7 +101,10 @@ impl Lengths {
     pub fn rest(&self, partition: &Partition, ix: AllocIx, age: Nanos, run: u64) -> Option<Nanos> {
         let curve = self.curves.get(self.by_row.get(ix.ix()).copied().flatten()?)?;
         let row = partition.allocs.get(ix)?;
-        Some(lasted::rest(curve, age, share(row.seq, run)))
+        // Beyond all that ended it is not chance that is unknown but the kind: it is the same for all of them in a run, or the first of many
+        // would always be taken to end soon.
+        let drawn = if curve.longest() <= age.0 { spread(run) } else { share(row.seq, run) };
+        Some(lasted::rest(curve, age, drawn))
     }
 }
 
@@ -300,6 +303,12 @@ impl<'a> From<&'a App> for About<'a> {
 fn quantile(sorted: &[Option<Nanos>], share: f64) -> Option<Nanos> {
     let rank = (sorted.len() as f64 * share).ceil() as usize;
     sorted.get(rank.max(1) - 1).copied().flatten()
+}
+
+/// Numbers from 0 to 1, evenly spread over all runs; about the middle for the first.
+fn spread(run: u64) -> f64 {
+    let runs = RUNS as u64;
+    ((run * 7 + runs / 2) % runs) as f64 / runs as f64 + 0.5 / runs as f64
 }
 
 /// A number from 0 to 1 that looks drawn, the same for the same allocation and run.

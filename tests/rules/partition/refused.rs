@@ -201,6 +201,7 @@ fn a_node_that_is_drained_while_the_shim_thinks_gets_nothing() {
             env.heard();
             env.answer_all();
             env.confirm_all();
+            env.answer_all();
             let heard = env.heard();
             let there = heard.iter().any(|told| told.starts_with("new k1 on n1"));
             // Daemons land on drained nodes (R5.42), and the place of a placeholder is no new one (R6.9).

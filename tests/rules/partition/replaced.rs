@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use callboard::domain::{
     command::{Command, NodeAction, PredicateAnswer, PredicateTerms},
+    effect::QuestionKind,
     types::Termination,
 };
 
-use super::env::{Ask, Env, QUEUES};
+use super::env::{Ask, Env, QUEUES, res};
 
 fn keys(env: &Env) -> Vec<String> {
     env.questions.iter().map(|question| format!("{} on {}", question.key, question.node)).collect()
@@ -45,17 +46,43 @@ fn agreed(elsewhere: bool) -> Env {
 
 #[test]
 fn what_nothing_came_between_is_announced_with_the_confirmation() {
-    // R6.15
-    for elsewhere in [false, true] {
-        let mut env = agreed(elsewhere);
-        env.ask(vec![spread("app-2", "free", 1)]);
-        env.answer_all();
-        env.confirm_all();
-        let node = if elsewhere { "n2" } else { "n1" };
-        assert!(env.heard().contains(&format!("new r1 on {node}")), "{:?}", env.told);
-        assert_eq!(keys(&env), [""; 0]);
-        assert_eq!(env.partition.reservations, 0);
-    }
+    // R6.15, on another node than the placeholder's
+    let mut env = agreed(true);
+    env.ask(vec![spread("app-2", "free", 1)]);
+    env.answer_all();
+    env.confirm_all();
+    assert!(env.heard().contains(&"new r1 on n2".to_string()), "{:?}", env.told);
+    assert_eq!(keys(&env), [""; 0]);
+    assert_eq!(env.partition.reservations, 0);
+}
+
+#[test]
+fn who_takes_the_place_of_its_placeholder_is_asked_about_with_all_that_it_takes_up() {
+    // R6.9: while the placeholder was there, the shim was asked only whether the node will do (`allocate: false`).
+    let mut env = agreed(false);
+    env.confirm_all();
+    assert_eq!(env.heard(), [""; 0]);
+    let [question] = &env.questions[..] else { panic!("{:?}", keys(&env)) };
+    assert!(matches!(question.kind, QuestionKind::Fits { allocate: true }));
+    assert_eq!(keys(&env), ["r1 on n1"]);
+    // Its place is kept from others meanwhile.
+    env.ask(vec![spread("app-2", "large", 7)]);
+    env.answer_all();
+    let heard = env.heard();
+    assert!(["new r1 on n1", "new large on n2"].iter().all(|told| heard.iter().any(|one| one == told)), "{heard:?}");
+    assert_eq!(env.partition.reservations, 0);
+}
+
+#[test]
+fn a_node_that_the_shim_changes_before_the_confirmation_is_asked_about_again() {
+    // R6.10, R2.3
+    let mut env = agreed(true);
+    env.node_action("n2", NodeAction::Update, Some(res(10, 10)));
+    env.confirm_all();
+    assert_eq!(keys(&env), ["r1 on n2"]);
+    env.refuse("r1", "n2");
+    env.answer_all();
+    assert!(!env.heard().iter().any(|told| told.starts_with("new r1 on n2")));
 }
 
 #[test]
@@ -241,6 +268,7 @@ fn a_question_of_a_replacement_names_the_homes_of_others_and_then_other_nodes() 
     assert!(calls <= 6 && env.unconfirmed.len() == 1, "{calls} questions");
     assert_eq!(&*env.unconfirmed[0].key, "p059");
     env.confirm_all();
+    env.answer_all();
     assert!(env.heard().contains(&format!("new r0 on {last}")));
 }
 

@@ -372,10 +372,10 @@ impl Partition {
     }
 
     /// The shim confirmed: placeholder out, real allocation in, as one change (R6.15). Where the node has shrunk meanwhile
-    /// another one is taken, or the real ask waits again (SEEDS S25); where something else came between, it is asked about again.
+    /// another one is taken, or the real ask waits again (SEEDS S25); a shim that is asked has to agree once more.
     pub(super) fn commit_swap(&mut self, placeholder: AllocIx, real: AllocIx, cx: &mut Cx) {
         let fits = self.swap_fits(placeholder, real);
-        if fits && self.is_agreement_old(real) {
+        if fits && self.is_asked_again(placeholder, real) {
             let (node, created) = (self.allocs[real].node, self.allocs[placeholder].created);
             self.undo_swap_of_real(real, cx);
             self.drop_placeholder(placeholder, cx);

@@ -511,7 +511,7 @@ impl Partition {
         let mut kept = None;
         if let (true, Some(real)) = (row.is_placeholder(), row.link) {
             let elsewhere = self.allocs[real].node.filter(|node| row.node != Some(*node));
-            if elsewhere.is_some() && self.is_agreement_old(real) {
+            if elsewhere.is_some() && self.is_asked_again(alloc, real) {
                 kept = Some((real, elsewhere, row.created));
             } else if elsewhere.is_some() {
                 // R2.23: only the placeholder's node went: the swap is complete.

@@ -179,7 +179,7 @@ impl Partition {
         }
     }
 
-    /// Asks that one of these nodes was refused for are tried there again.
+    /// Asks that one of these nodes was refused for are tried there again, and replacements that were agreed to are asked about again.
     pub(super) fn ask_again_about(&mut self, renewed: &Renewed) {
         if renewed.is_empty() {
             return;
@@ -208,6 +208,11 @@ impl Partition {
             }
         }
         self.search_again(&again);
+        // What it agreed to there, and has not begun, holds no more either.
+        let there = |real: &&AllocIx| self.allocs[**real].node.is_some_and(|node| renewed.contains(&node));
+        for real in self.questions.agreed.keys().filter(there).copied().collect::<Vec<_>>() {
+            self.questions.agreed.remove(&real);
+        }
     }
 
     /// Searches that are over begin anew where that is due.

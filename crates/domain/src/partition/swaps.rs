@@ -285,20 +285,24 @@ impl Partition {
         if let Some(placeholder) = chosen {
             self.begin_swap(placeholder, real, node, cx);
             let changes = self.questions.changes;
-            if self.is_constrained(&self.allocs[real].spec) {
+            if here.is_none() && self.is_constrained(&self.allocs[real].spec) {
                 self.questions.agreed.insert(real, changes);
             }
         }
     }
 
-    /// The shim agreed to a replacement before something came or went that it may depend on (R5.27). It knows nothing of the real
-    /// allocation before it is announced, so the others may have been put where they cannot be together. What other partitions
-    /// have to tell is not waited for: there it counts as old.
-    pub(super) fn is_agreement_old(&self, real: AllocIx) -> bool {
-        let questions = &self.questions;
+    /// Now that the placeholder is gone, the shim has to agree to the constrained real allocation once more. About the placeholder's
+    /// own node it was asked only whether it might go there once there is room, which leaves out volumes and what else a pod takes up
+    /// where it starts. Elsewhere its word holds until something comes or goes that it may depend on (R5.27): the shim knows nothing of
+    /// the real allocation before it is announced, so the others may have been put where they cannot be together. What other
+    /// partitions have to tell is not waited for: there it counts as old.
+    pub(super) fn is_asked_again(&self, placeholder: AllocIx, real: AllocIx) -> bool {
+        let (questions, row) = (&self.questions, &self.allocs[real]);
         self.ask_shim
-            && self.is_constrained(&self.allocs[real].spec)
-            && (questions.turn != Place::Alone || questions.agreed.get(&real) != Some(&questions.changes))
+            && self.is_constrained(&row.spec)
+            && (row.node == self.allocs[placeholder].node
+                || questions.turn != Place::Alone
+                || questions.agreed.get(&real) != Some(&questions.changes))
     }
 
     /// A placeholder is gone for good, and the shim has to agree once more to the real ask that takes its place: the node, and the

@@ -65,17 +65,8 @@ pub struct Lasted {
     since: Option<Nanos>,
     /// All that ended.
     ended: u64,
-    /// What went just now, and ended if its ask goes in the same moment.
-    going: Vec<Going>,
-}
-
-/// An allocation that went.
-#[derive(Clone, Debug)]
-struct Going {
-    name: (Arc<str>, Arc<str>),
-    kinds: Kinds,
-    length: Nanos,
-    at: Nanos,
+    /// What went at this time, by application and allocation key, with its kinds and length: it has ended if its ask goes in the same moment.
+    going: (Nanos, FxHashMap<(Arc<str>, Arc<str>), (Kinds, Nanos)>),
 }
 
 /// The last of a kind: for how long each went on, when that was, and whether it ended then or was only seen no more.
@@ -186,9 +177,11 @@ impl Lasted {
                 let since = self.open.remove(&(event.object.clone(), event.reference.clone()));
                 let (Some(since), Detail::AllocCancel, Some(size)) = (since, detail, &event.resource) else { return };
                 if let Some(kinds) = self.kinds_of(event, size, tell) {
-                    self.going.retain(|going| going.at == event.at);
+                    if self.going.0 != event.at {
+                        self.going = (event.at, FxHashMap::default());
+                    }
                     let name = (event.object.clone(), event.reference.clone());
-                    self.going.push(Going { name, kinds, length: event.at.minus(since), at: event.at });
+                    self.going.1.insert(name, (kinds, event.at.minus(since)));
                 }
             }
             _ => {}
@@ -207,12 +200,12 @@ impl Lasted {
 
     /// An ask went: if its allocation did in the same moment, that had ended.
     fn went(&mut self, event: &Event) {
-        let is_its = |going: &Going| (&going.name.0, &going.name.1) == (&event.object, &event.reference);
-        if let Some(at) = self.going.iter().rposition(is_its) {
-            let Going { kinds, length, at, .. } = self.going.swap_remove(at);
-            if at == event.at {
-                self.add(&kinds, length, at);
-            }
+        let (at, going) = &mut self.going;
+        let at = *at;
+        if let Some((kinds, length)) = going.remove(&(event.object.clone(), event.reference.clone()))
+            && at == event.at
+        {
+            self.add(&kinds, length, event.at);
         }
     }
 
@@ -236,7 +229,7 @@ impl Lasted {
     /// Events are missing, and what was thought to run may have ended, and what was thought to wait may have been placed; or the session
     /// ends, and what goes with it may run on.
     pub fn forget_running(&mut self) {
-        self.going.clear();
+        self.going.1.clear();
         self.open.clear();
         self.asked.clear();
     }

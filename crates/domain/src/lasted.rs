@@ -278,13 +278,14 @@ fn closest(all: &FxHashMap<u64, Samples>, kinds: &Kinds, may: impl Fn(&Samples) 
 }
 
 /// What is to come of an allocation that has lasted so long: the part of those that lasted longer which `share` (from 0 to 1) names. Beyond
-/// all that ended nothing is known but that age: half of what got there is taken to last as long again, a tenth ten times as long in all.
+/// all that ended nothing is known but that age: half of what got there is taken to last as long again, the other half longer, a tenth ten times as long in all.
 pub fn rest(curve: &Curve, age: Nanos, share: f64) -> Nanos {
     let known = curve.quantile(age.0, share);
     let at = known.unwrap_or_else(|| {
         let longest = curve.longest().max(age.0).max(1);
         // The part of all that is left when it ends, of which `longest` times its share of those beyond is the age then.
-        let left = (curve.beyond(age.0) * (1.0 - share)).max(f64::MIN_POSITIVE);
+        // Less than as long again was told too often of what went on for longer.
+        let left = (curve.beyond(age.0) * (1.0 - share).min(0.5)).max(f64::MIN_POSITIVE);
         // Floats that are too large become the largest number.
         (longest as f64 * curve.beyond(longest) / left) as i64
     });
@@ -419,8 +420,8 @@ mod tests {
         let left = |age: i64, share: f64| rest(&curve, Nanos(age), share).0;
         assert_eq!([left(0, 0.1), left(0, 0.4), left(0, 0.8)], [10, 20, 40]);
         assert_eq!([left(20, 0.1), left(25, 0.6)], [10, 15]);
-        // It has outlived all: as long again for one of two, and nine times as long for one of ten.
-        assert_eq!([left(50, 0.1), left(50, 0.5), left(50, 0.9)], [5, 50, 450]);
+        // It has outlived all: as long again at least, and nine times as long for one of ten.
+        assert_eq!([left(50, 0.1), left(50, 0.5), left(50, 0.9)], [50, 50, 450]);
         assert_eq!((left(0, 0.9999) > 40, rest(&curve, Nanos(i64::MAX / 2), 0.9).0 > 0), (true, true));
         // Four that run for longer: half of all do, and go on for who knows how long.
         let curve = samples.curve(Nanos::ZERO, &[Nanos::ZERO; 4], Nanos(1000));

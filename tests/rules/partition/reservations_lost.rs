@@ -58,6 +58,33 @@ fn who_loses_a_reservation_looks_for_another() {
 }
 
 #[test]
+fn a_free_node_is_kept_for_nobody_whom_a_limit_holds() {
+    // R5.30, R5.38: others of its queue took the room there, or a reload left too little of it.
+    let with = |max: u32| {
+        QUEUES.replace("- name: b\n", &format!("- name: b\n            resources: {{max: {{memory: {max}}}}}\n"))
+    };
+    for reload in [false, true] {
+        let mut env = full(&with(12), 2);
+        env.app("app-2", "root.b");
+        env.ask(vec![Ask::new("app-2", "big", 10)]);
+        env.pass(3);
+        let node = node_of(&env, "app-2", "big").expect("a node");
+        if reload {
+            env.reload(&with(9));
+        } else {
+            env.app("app-3", "root.b");
+            env.ask(vec![Ask::new("app-3", "small", 5)]);
+            assert_ne!(env.partition.alloc("app-3", "small").and_then(|row| row.node), None);
+        }
+        env.release("load", &node.replace('n', "s"), Termination::StoppedByRm);
+        assert_eq!(node_of(&env, "app-2", "big"), None, "{reload}");
+        env.heard();
+        env.ask(vec![Ask::new("load", "other", 15)]);
+        assert!(env.heard().contains(&format!("new other on {node}")), "{reload}");
+    }
+}
+
+#[test]
 fn what_requires_its_node_keeps_it_from_nobody_while_a_limit_holds_it() {
     // R5.40: a queue with room for one of its daemons, or a user who may run one application.
     let queue = QUEUES.replace("- name: a\n", "- name: a\n            resources: {max: {memory: 5}}\n");

@@ -1,6 +1,6 @@
 //! Checked configuration to what the domain uses: names lowercase, quantities and access lists read, rules made.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, iter, sync::Arc};
 
 use super::{
     faults::Faults,
@@ -10,7 +10,8 @@ use super::{
 use crate::{
     acl::Acl,
     conf::{LimitConf, NodeSort, NodeSortPolicy, PartitionConf, QueueConf, Resolver, TemplateConf},
-    placement::{FilterSpec, RuleConf, RuleSpec},
+    names::{is_group_name, is_user_name},
+    placement::{FilterSpec, RuleConf, RuleSpec, is_expression},
     quantity,
     resources::{Resource, ResourceType},
     settings,
@@ -23,7 +24,7 @@ pub fn partition(partition: &Partition, rule_faults: &mut Faults, warnings: &mut
     PartitionConf {
         name: partition.name.value.as_str().into(),
         root,
-        rules: rules(&partition.rules, rule_faults),
+        rules: rules(&partition.rules, rule_faults, warnings),
         preemption: partition.preemption.enabled.unwrap_or(true),
         quota_preemption: partition.preemption.quota.unwrap_or(false),
         node_sort: node_sort(partition),
@@ -57,9 +58,13 @@ fn node_sort(partition: &Partition) -> NodeSort {
     node_sort
 }
 
-fn rules(rules: &[Rule], faults: &mut Faults) -> Vec<RuleConf> {
+fn rules(rules: &[Rule], faults: &mut Faults, warnings: &mut Faults) -> Vec<RuleConf> {
     if rules.is_empty() {
         return vec![RuleConf::provided()];
+    }
+    for rule in rules.iter().flat_map(|rule| iter::successors(Some(rule), |rule| rule.parent.as_deref())) {
+        names_of_nobody("users", &rule.filter.users, is_user_name, warnings);
+        names_of_nobody("groups", &rule.filter.groups, is_group_name, warnings);
     }
     let built = rules.iter().filter_map(|rule| {
         let built = RuleConf::build(&spec(rule));
@@ -76,6 +81,20 @@ fn spec(rule: &Rule) -> RuleSpec {
         filter: filter(&rule.filter),
         parent: rule.parent.as_deref().map(|parent| Box::new(spec(parent))),
         value: rule.value.value.clone(),
+    }
+}
+
+/// Names of a filter that nobody can have (PLC-024).
+fn names_of_nobody(what: &str, names: &[Text], valid: fn(&str) -> bool, warnings: &mut Faults) {
+    if matches!(names, [one] if is_expression(&one.value)) {
+        return;
+    }
+    for name in names.iter().filter(|name| !valid(&name.value)) {
+        let text =
+            format!("filter names `{}`, which none of its {what} can be called: it counts for nobody", name.value);
+        let detail =
+            if names.len() > 1 && is_expression(&name.value) { "an expression has to stand alone" } else { "" };
+        warnings.add(name.at, "PLC-024", text, detail);
     }
 }
 
@@ -97,6 +116,11 @@ fn queue(queue: &Queue, path: &str, warnings: &mut Faults) -> QueueConf {
     ] {
         zeros(what, map.as_ref(), path, warnings);
     }
+    let template = template(&queue.template);
+    if template.is_some() && !queue.is_parent() {
+        let text = "childtemplate of a leaf does nothing: it is for the queues that placement makes below a parent";
+        warnings.add(queue.name.at, "TPL-001", text, format!("queue {path}"));
+    }
     QueueConf {
         name: name.as_str().into(),
         parent: queue.is_parent(),
@@ -106,7 +130,7 @@ fn queue(queue: &Queue, path: &str, warnings: &mut Faults) -> QueueConf {
         properties: texts(&queue.properties),
         admin_acl: acl(&queue.admin_acl, path, warnings),
         submit_acl: acl(&queue.submit_acl, path, warnings),
-        template: template(&queue.template).map(Arc::new),
+        template: template.map(Arc::new),
         limits: queue.limits.iter().map(limit).collect(),
         children: queue
             .queues

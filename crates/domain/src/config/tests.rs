@@ -280,6 +280,34 @@ fn warnings() {
 }
 
 #[test]
+fn what_has_no_effect_where_it_stands() {
+    // PLC-024, TPL-001
+    let told = |text: &str| load(text).unwrap().warnings.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let filter = |users: &str| {
+        format!(
+            "partitions:\n- queues: [{{name: root, queues: [{{name: a, parent: true}}]}}]\n  placementrules:\n  - name: user\n    parent:\n      name: fixed\n      \
+             value: a\n      filter: {{type: deny, users: {users}}}\n"
+        )
+    };
+    assert_eq!(told(&filter("[alice, bob]")), Vec::<String>::new());
+    assert_eq!(told(&filter("['a.*']")), Vec::<String>::new());
+    let of = |at: &str, name: &str| {
+        format!("8:{at}: PLC-024: filter names `{name}`, which none of its users can be called: it counts for nobody")
+    };
+    assert_eq!(told(&filter("['a b', 'c d']")), [of("36", "a b"), of("43", "c d")]);
+    let alone = " (an expression has to stand alone)";
+    assert_eq!(told(&filter("[alice, 'b.*']")), [of("43", "b.*") + alone]);
+    let queue = |more: &str| {
+        format!(
+            "partitions:\n- queues:\n  - name: root\n    queues:\n    - name: a\n      {more}childtemplate: {{maxapplications: 1}}\n"
+        )
+    };
+    let text = "5:13: TPL-001: childtemplate of a leaf does nothing: it is for the queues that placement makes below a parent (queue root.a)";
+    assert_eq!(told(&queue("")), [text]);
+    assert_eq!(told(&queue("parent: true\n      ")), Vec::<String>::new());
+}
+
+#[test]
 fn zeros_that_forbid_nothing() {
     // QUE-021
     let told = |max: &str| {

@@ -221,7 +221,8 @@ impl Partition {
             self.limited = true;
             self.held_back.insert(alloc);
             self.give_up_spent_claim(alloc);
-            if cx.now > expires || required && self.is_held_in_vain(alloc) {
+            // Its node is free, and closed to the others for nothing.
+            if cx.now > expires || self.is_held_in_vain(alloc) {
                 self.let_go(alloc, cx);
             }
             return Outcome::Nothing;

@@ -219,20 +219,21 @@ fn a_reservation_above_the_headroom_ends_after_two_hours() {
     env.node("n2", 30);
     env.app("app-1", "root.a");
     env.app("app-2", "root.b");
-    env.ask(vec![Ask::new("app-2", "full", 15).on("n1"), Ask::new("app-2", "more", 25).on("n2")]);
+    env.ask(vec![Ask::new("app-2", "even", 15).on("n1"), Ask::new("app-2", "more", 25).on("n2")]);
     env.ask(vec![Ask::new("app-1", "k1", 10)]);
     env.pass(3);
     assert_eq!(env.partition.reservations, 1);
     env.ask(vec![Ask::new("app-1", "forced", 35).on("n2")]);
-    // R5.34: what fills the node is replaced in time, so that it is expected to have room soon.
+    // R5.34: what fills the node is replaced in time, so that it is expected to have room soon, and never has.
     let mut held = Vec::new();
     for quarter in 1..=32 {
         env.pass(250);
         if quarter % 4 == 0 {
             held.push(env.partition.reservations);
         }
-        env.release("app-2", "full", Termination::StoppedByRm);
-        env.ask(vec![Ask::new("app-2", "full", 15).on("n1")]);
+        let (old, new) = if quarter % 2 == 0 { ("odd", "even") } else { ("even", "odd") };
+        env.ask(vec![Ask::new("app-2", new, 15).on("n1")]);
+        env.release("app-2", old, Termination::StoppedByRm);
     }
     assert_eq!(held, [1, 1, 1, 1, 1, 1, 1, 0]);
 }

@@ -147,6 +147,8 @@ impl Meter {
                         batch.accepted += 1;
                         return;
                     }
+                    // With its session or its partition an application goes as it does when it is removed: that is no end of its own.
+                    _ if self.ending => return,
                     AppState::Completed => AppEnd::Completed,
                     AppState::Failed => AppEnd::Failed,
                     _ => return,
@@ -399,11 +401,15 @@ mod tests {
     }
 
     #[test]
-    fn a_teardown_decommissions_nothing() {
+    fn a_teardown_decommissions_nothing_and_ends_no_application() {
         let mut rig = Rig::new();
         rig.node(NodeAction::Create);
+        rig.app("app", "root.a");
+        rig.ask("app", "k1", 10);
         rig.meter.ends();
         rig.apply(Command::Stop);
+        assert!(rig.lines("scheduler_application_total").iter().all(|line| line.ends_with(" 0")));
+        assert_eq!(rig.lines("queue_app_total"), [""; 0]);
         assert_eq!(rig.lines("state=\"decommissioned\""), ["scheduler_node{state=\"decommissioned\"} 0"]);
     }
 

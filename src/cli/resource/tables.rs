@@ -77,7 +77,8 @@ pub fn list(cluster: &Cluster, header: bool) -> String {
     };
     let share = |target: &Target| match target {
         Target { allocated: true, .. } => "allocated",
-        Target { online: true, torpid: false, drained: None, .. } => "free",
+        // Torpid ones take work as before (J5.4).
+        Target { online: true, drained: None, .. } => "free",
         _ => "down",
     };
     for state in ["free", "allocated", "down"] {
@@ -197,9 +198,9 @@ Nov20 17:08  drained  2-3      by hostname                    node[3-4]
 ";
         assert_eq!(status(&cluster, false, true), expected[1..]);
         let expected = "
-      free      0      0     0 
+      free      1      4     0 node3
  allocated      2      8     0 node[1,4]
-      down      2      8     0 node[2-3]
+      down      1      4     0 node2
 ";
         assert_eq!(list(&cluster, false), expected[1..]);
         let expected = "Nov20 17:08  draining a reason that is longer than + node4\n";

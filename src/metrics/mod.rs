@@ -119,16 +119,6 @@ pub enum Timed {
     Pass,
     /// A cycle over all that waits.
     Cycle,
-    /// Sorting applications.
-    SortApps,
-    /// Sorting queues.
-    SortQueues,
-    /// One node tried for an ask.
-    TryNode,
-    /// The whole search of a node for an ask.
-    EvaluateNodes,
-    /// One attempt to preempt within queues.
-    TryPreemption,
 }
 
 /// All metrics of the server.
@@ -139,10 +129,6 @@ pub struct Metrics {
     pass: Histogram,
     slice: Histogram,
     cycle: Histogram,
-    sorting: HistogramVec,
-    try_node: Histogram,
-    evaluate_nodes: Histogram,
-    try_preemption: Histogram,
     queue_ends: IntCounterVec,
     /// The same over all queues, gone ones too.
     ends: [IntCounter; AppEnd::ALL.len()],
@@ -192,10 +178,25 @@ impl Metrics {
             added(&registry, Histogram::with_opts(opts)?)
         };
         let slice_opts = HistogramOpts::new(SLICE, "How long a scheduling slice took.");
-        let sorting_opts = HistogramOpts::new(
+        // Nothing here is sorted for a search, and single nodes are not timed: dashboards find the names.
+        for (name, of) in [
+            ("trynode_latency", "trying one node for an ask"),
+            ("trynode_evaluation", "the search of a node for an ask"),
+            ("trypreemption_latency", "an attempt to preempt"),
+        ] {
+            histogram(
+                &format!("yunikorn_scheduler_{name}_milliseconds"),
+                &format!("For {of}; empty: it is not timed."),
+            )?;
+        }
+        let sorting = HistogramOpts::new(
             "yunikorn_scheduler_node_sorting_latency_milliseconds",
-            "How long sorting took, in seconds; `level` is `app` or `queue`.",
+            "For sorting, by `level`; empty: what waits is kept in order.",
         );
+        let sorting = added(&registry, HistogramVec::new(sorting.buckets(BUCKETS.to_vec()), &["level"])?)?;
+        for level in ["app", "queue"] {
+            sorting.with_label_values(&[level]);
+        }
         let metrics = Metrics {
             containers: vec(
                 "yunikorn_scheduler_container_allocation_attempt_total",
@@ -215,19 +216,6 @@ impl Metrics {
             cycle: histogram(
                 "yunikorn_scheduler_scheduling_cycle_milliseconds",
                 "How long a whole scheduling cycle took, in seconds.",
-            )?,
-            sorting: added(&registry, HistogramVec::new(sorting_opts.buckets(BUCKETS.to_vec()), &["level"])?)?,
-            try_node: histogram(
-                "yunikorn_scheduler_trynode_latency_milliseconds",
-                "How long trying one node for an ask took, in seconds.",
-            )?,
-            evaluate_nodes: histogram(
-                "yunikorn_scheduler_trynode_evaluation_milliseconds",
-                "How long the search of a node for an ask took, in seconds.",
-            )?,
-            try_preemption: histogram(
-                "yunikorn_scheduler_trypreemption_latency_milliseconds",
-                "How long an attempt to preempt took, in seconds.",
             )?,
             queue_ends: vec(
                 "yunikorn_queue_app_total",
@@ -340,11 +328,6 @@ impl Metrics {
                 self.slice.observe(seconds);
             }
             Timed::Cycle => self.cycle.observe(seconds),
-            Timed::SortApps => self.sorting.with_label_values(&["app"]).observe(seconds),
-            Timed::SortQueues => self.sorting.with_label_values(&["queue"]).observe(seconds),
-            Timed::TryNode => self.try_node.observe(seconds),
-            Timed::EvaluateNodes => self.evaluate_nodes.observe(seconds),
-            Timed::TryPreemption => self.try_preemption.observe(seconds),
         }
     }
 

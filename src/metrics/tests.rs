@@ -24,7 +24,8 @@ fn at_the_start() {
     has(&text, "yunikorn_scheduler_trypreemption_latency_milliseconds_bucket{le=\"0.0001\"} 0");
     has(&text, "yunikorn_scheduler_trypreemption_latency_milliseconds_bucket{le=\"+Inf\"} 0");
     has(&text, "callboard_requests_refused_total{door=\"grpc\",reason=\"resource_manager\"} 0");
-    for absent in ["yunikorn_queue_", "application_submission", "node_sorting", "node_usage"] {
+    has(&text, "yunikorn_scheduler_node_sorting_latency_milliseconds_bucket{level=\"app\",le=\"0.0001\"} 0");
+    for absent in ["yunikorn_queue_", "application_submission", "node_usage"] {
         assert!(!text.contains(absent), "{absent}");
     }
 }
@@ -35,7 +36,7 @@ fn counts_and_times() {
     let metrics = Metrics::new().unwrap();
     metrics.containers(Containers::Allocated, 9);
     metrics.submissions(Submissions::Accepted, 6);
-    metrics.took(Timed::SortApps, Duration::from_millis(5));
+    metrics.took(Timed::Cycle, Duration::from_millis(5));
     metrics.node_failed();
     let gauges = Gauges {
         nodes: 3,
@@ -52,8 +53,8 @@ fn counts_and_times() {
     has(&text, "yunikorn_scheduler_node{state=\"active\"} 3");
     has(&text, "yunikorn_scheduler_node{state=\"draining\"} 1");
     has(&text, "yunikorn_scheduler_node{state=\"failed\"} 1");
-    has(&text, "yunikorn_scheduler_node_sorting_latency_milliseconds_bucket{level=\"app\",le=\"0.001\"} 0");
-    has(&text, "yunikorn_scheduler_node_sorting_latency_milliseconds_bucket{level=\"app\",le=\"0.01\"} 1");
+    has(&text, "yunikorn_scheduler_scheduling_cycle_milliseconds_bucket{le=\"0.001\"} 0");
+    has(&text, "yunikorn_scheduler_scheduling_cycle_milliseconds_bucket{le=\"0.01\"} 1");
     has(&text, "yunikorn_scheduler_nvidia_com_gpu_node_usage_total{range=\"[0,10%]\"} 2");
     has(&text, "yunikorn_scheduler_nvidia_com_gpu_node_usage_total{range=\"(90%,100%]\"} 0");
     assert_eq!(metrics.failed_nodes(), 1);

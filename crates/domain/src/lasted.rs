@@ -50,23 +50,26 @@ pub struct About<'a> {
 /// The kinds of an allocation, the closest first; 0 for one that cannot be told.
 pub type Kinds = [u64; 5];
 
+/// Application and allocation key.
+type Name = (Arc<str>, Arc<str>);
+
 /// See the module. Of one partition.
 #[derive(Clone, Debug, Default)]
 pub struct Lasted {
     /// Since when allocations run, by application and key.
-    open: FxHashMap<(Arc<str>, Arc<str>), Nanos>,
+    open: FxHashMap<Name, Nanos>,
     /// Leaf queues of applications that are there.
     queues: FxHashMap<Arc<str>, Arc<str>>,
     kinds: FxHashMap<u64, Samples>,
     /// Since when asks wait, and how long others of their kinds did.
-    asked: FxHashMap<(Arc<str>, Arc<str>), Nanos>,
+    asked: FxHashMap<Name, Nanos>,
     waits: FxHashMap<u64, Samples>,
     /// Since when all is known.
     since: Option<Nanos>,
     /// All that ended.
     ended: u64,
     /// What went at this time, by application and allocation key, with its kinds and length: it has ended if its ask goes in the same moment.
-    going: (Nanos, FxHashMap<(Arc<str>, Arc<str>), (Kinds, Nanos)>),
+    going: (Nanos, FxHashMap<Name, (Kinds, Nanos)>),
 }
 
 /// The last of a kind: for how long each went on, when that was, and whether it ended then or was only seen no more.

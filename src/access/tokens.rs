@@ -187,6 +187,8 @@ pub struct Lease {
     tokens: Arc<Tokens>,
     grant: Arc<Grant>,
     changes: WatchStream<u64>,
+    /// The changes after which it last held.
+    seen: Option<u64>,
     expires: Option<(Pin<Box<Sleep>>, &'static str)>,
 }
 
@@ -202,7 +204,7 @@ impl Lease {
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let timer = |until| Box::pin(sleep(Duration::from_secs(until).saturating_sub(now)));
-        Lease { tokens, grant, changes, expires: expires.map(|(until, why)| (timer(until), why)) }
+        Lease { tokens, grant, changes, seen: None, expires: expires.map(|(until, why)| (timer(until), why)) }
     }
 
     /// Ready when the right has ended, with why.
@@ -216,10 +218,14 @@ impl Lease {
         if let Proof::Issued(_) = self.grant.proof {
             return Poll::Pending;
         }
-        while let Poll::Ready(Some(_)) = Pin::new(&mut self.changes).poll_next(context) {
+        while Pin::new(&mut self.changes).poll_next(context).is_ready() {}
+        // Not by the stream alone: what wakes those who wait may come after the change.
+        let changes = Some(*self.tokens.changes.borrow());
+        if self.seen != changes {
             if !self.tokens.holds(&self.grant) {
                 return Poll::Ready("the token was taken back");
             }
+            self.seen = changes;
         }
         Poll::Pending
     }

@@ -115,6 +115,10 @@ impl Samples {
     }
 }
 
+fn name(event: &Event) -> Name {
+    (event.object.clone(), event.reference.clone())
+}
+
 fn hash(level: u8, parts: &[&str], size: Option<&Resource>) -> u64 {
     let mut hasher = FxHasher::default();
     level.hash(&mut hasher);
@@ -156,7 +160,7 @@ impl Lasted {
                 if self.asked.len() >= OPEN {
                     self.asked.clear();
                 }
-                self.asked.insert((event.object.clone(), event.reference.clone()), event.at);
+                self.asked.insert(name(event), event.at);
             }
             (EventKind::App, Change::Remove, Detail::RequestCancel | Detail::RequestTimeout) => {
                 self.waited(event, false, tell);
@@ -172,19 +176,18 @@ impl Lasted {
                 if self.open.len() >= OPEN {
                     self.forget_running();
                 }
-                self.open.insert((event.object.clone(), event.reference.clone()), event.at);
+                self.open.insert(name(event), event.at);
                 self.waited(event, true, tell);
             }
             (EventKind::App, Change::Set, _) if *event.message == *PARTITION_REMOVED => self.forget_running(),
             (EventKind::App, Change::Remove, detail) if !event.reference.is_empty() => {
-                let since = self.open.remove(&(event.object.clone(), event.reference.clone()));
+                let since = self.open.remove(&name(event));
                 let (Some(since), Detail::AllocCancel, Some(size)) = (since, detail, &event.resource) else { return };
                 if let Some(kinds) = self.kinds_of(event, size, tell) {
                     if self.going.0 != event.at {
                         self.going = (event.at, FxHashMap::default());
                     }
-                    let name = (event.object.clone(), event.reference.clone());
-                    self.going.1.insert(name, (kinds, event.at.minus(since)));
+                    self.going.1.insert(name(event), (kinds, event.at.minus(since)));
                 }
             }
             _ => {}
@@ -205,7 +208,7 @@ impl Lasted {
     fn went(&mut self, event: &Event) {
         let (at, going) = &mut self.going;
         let at = *at;
-        if let Some((kinds, length)) = going.remove(&(event.object.clone(), event.reference.clone()))
+        if let Some((kinds, length)) = going.remove(&name(event))
             && at == event.at
         {
             self.add(&kinds, length, event.at);
@@ -214,7 +217,7 @@ impl Lasted {
 
     /// An ask waits no more: it was placed, or went.
     fn waited<'a>(&mut self, event: &Event, placed: bool, tell: impl Fn(&str) -> Option<About<'a>>) {
-        let since = self.asked.remove(&(event.object.clone(), event.reference.clone()));
+        let since = self.asked.remove(&name(event));
         let (Some(since), Some(size)) = (since, &event.resource) else { return };
         let length = event.at.minus(since);
         if length < WAITED {

@@ -65,6 +65,13 @@ pub struct Short {
 }
 
 impl Short {
+    /// What is wanted, with its noun, and what there is of it.
+    fn told(&self) -> (String, String) {
+        let figures = self.figures();
+        let wanted = format!("{} {}", figures.told(self.wanted), noun(&self.resource, self.wanted));
+        (wanted, figures.told(self.available))
+    }
+
     /// As its figures are told: the shortage shows in them.
     fn figures(&self) -> Figures<'_> {
         match self.limit {
@@ -459,13 +466,10 @@ fn gang_short(come: &Resource, wanted: &Resource) -> Reason {
 /// The nodes have no room for all of a gang.
 fn gang_nodes(nodes: &Nodes, wanted: &Resource) -> Reason {
     let short = wanted_of(wanted, |kind| amount(&nodes.all_free, kind));
-    let text = match short.first() {
-        Some(first) => format!(
-            "The nodes have no room for all placeholders of the gang at once: {} {} wanted, {} free together on the nodes \
-             large enough for one.",
-            first.figures().told(first.wanted),
-            noun(&first.resource, first.wanted),
-            first.figures().told(first.available),
+    let text = match short.first().map(Short::told) {
+        Some((wanted, free)) => format!(
+            "The nodes have no room for all placeholders of the gang at once: {wanted} wanted, {free} free together on the \
+             nodes large enough for one."
         ),
         None => {
             "The nodes have enough for all placeholders of the gang together, but not in pieces that are large enough."
@@ -494,13 +498,10 @@ fn nodes_reason(nodes: &Nodes, wanted: &Resource) -> Reason {
         let (count, were) = (plural(nodes.refused, "node"), was(nodes.refused));
         format!("{count} with room {were} refused by the resource manager: {said}")
     } else if code == "tooLarge" {
-        match short.first() {
-            Some(first) => format!(
-                "It is larger than every node: {} {} wanted, and the largest has {}.",
-                first.figures().told(first.wanted),
-                noun(&first.resource, first.wanted),
-                first.figures().told(first.available),
-            ),
+        match short.first().map(Short::told) {
+            Some((wanted, most)) => {
+                format!("It is larger than every node: {wanted} wanted, and the largest has {most}.")
+            }
             None => "It is larger than every node: none has as much of everything at once.".to_owned(),
         }
     } else if nodes.reserved > 0 {
@@ -509,12 +510,9 @@ fn nodes_reason(nodes: &Nodes, wanted: &Resource) -> Reason {
         format!("The only room is on {}, reserved for other asks{whom}.", plural(nodes.reserved, "node"))
     } else if nodes.full == 0 && nodes.drained > 0 {
         format!("The {} large enough {} drained.", plural(nodes.drained, "node"), are(nodes.drained))
-    } else if let Some(first) = short.first().filter(|_| large > 0) {
+    } else if let Some((wanted, most)) = short.first().filter(|_| large > 0).map(Short::told) {
         format!(
-            "No node has {} {} free; the most is {}, on {} large enough{}.",
-            first.figures().told(first.wanted),
-            noun(&first.resource, first.wanted),
-            first.figures().told(first.available),
+            "No node has {wanted} free; the most is {most}, on {} large enough{}.",
             plural(large, "node"),
             if nodes.drained > 0 { format!(", {} of them drained", nodes.drained) } else { String::new() },
         )

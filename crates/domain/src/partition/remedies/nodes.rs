@@ -102,7 +102,14 @@ impl Search<'_> {
             let level = partition.least_level(&missing, &self.candidates(node), required.is_some())?;
             Some((level, partition.share(&missing), *ix))
         };
-        let mut short: Vec<(Level, f64, NodeIx)> = partition.node_by_id.values().filter_map(candidate).collect();
+        let mut short: Vec<(Level, f64, NodeIx)> = Vec::new();
+        for ix in partition.node_by_id.values() {
+            if (self.bounds.stop)() {
+                self.cut = true;
+                return;
+            }
+            short.extend(candidate(ix));
+        }
         short.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
         let mut found: Vec<(Harm, Level, f64, NodeIx, Vec<AllocIx>, Resource)> = Vec::new();
         let (mut more, mut steps) = (false, STEPS);

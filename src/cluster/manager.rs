@@ -211,6 +211,8 @@ pub struct Manager {
     absent: HashMap<String, Instant>,
     /// Since when the same servers are there, and nothing was moved to spread what they lead.
     settled: Instant,
+    /// A server came or went, or a resource manager came, since servers led alike. Else what an operator moves is left where it is.
+    uneven: bool,
     /// Servers that refuse connections, since when.
     refusing: HashMap<String, Instant>,
     probing: HashMap<String, Instant>,
@@ -276,6 +278,7 @@ impl Manager {
             beginning: BTreeMap::new(),
             absent: HashMap::new(),
             settled: Instant::now(),
+            uneven: true,
             refusing: HashMap::new(),
             probing: HashMap::new(),
             seen: 0,

@@ -38,7 +38,11 @@ impl Manager {
             Some(value) => {
                 self.drains.insert(id.to_owned(), serde_json::from_slice(value).unwrap_or_default()).is_some()
             }
-            None => self.drains.remove(id).is_none(),
+            None => {
+                let gone = self.drains.remove(id).is_some();
+                self.uneven |= gone;
+                !gone
+            }
         };
         if id == self.options.me.id && !before {
             tracing::info!(drained = value.is_some(), "an operator says whether this server leads anything");

@@ -164,6 +164,7 @@ impl Manager {
             // The watch may tell of the head that is put here before the answer comes: it is not to be followed.
             let head = Head { rm: rm.clone(), server: self.options.me.id.clone(), epoch: 1, ..Head::default() };
             self.known.insert(name.clone(), Known::new(head, 0, Role::Changes));
+            self.uneven = true;
             self.beginning.insert(name, vec![reply]);
             tokio::spawn(async move {
                 let taken = way.first(&rm).await;

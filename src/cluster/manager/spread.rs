@@ -12,9 +12,10 @@ pub(super) const SETTLED: Duration = Duration::from_secs(30);
 
 impl Manager {
     /// Hands one over where another server leads two less than this one, which leads most. Servers of another release get none: those
-    /// that are not upgraded yet may not follow what is led by one that is.
+    /// that are not upgraded yet may not follow what is led by one that is. Once they lead alike, it is left to operators until a server
+    /// or a resource manager comes or goes.
     pub(super) fn spread(&mut self) {
-        if self.settled.elapsed() < SETTLED || self.is_drained() {
+        if !self.uneven || self.settled.elapsed() < SETTLED || self.is_drained() {
             return;
         }
         let mut led: BTreeMap<&String, usize> = self.servers.keys().map(|id| (id, 0)).collect();
@@ -29,7 +30,11 @@ impl Manager {
         }
         let me = &self.options.me;
         let (mine, most) = (led.get(&me.id).copied(), led.iter().map(|(id, led)| (*led, Reverse(*id))).max());
-        let (Some(mine), Some((_, Reverse(first)))) = (mine, most) else { return };
+        let (Some(mine), Some((most, Reverse(first)))) = (mine, most) else { return };
+        if led.iter().all(|(id, led)| led + 2 > most || self.drains.contains_key(*id)) {
+            self.uneven = false;
+            return;
+        }
         let alike = |id: &String| self.servers.get(id).is_some_and(|server| server.version == me.version);
         let less = |id: &String| alike(id) && led.get(id).is_some_and(|led| led + 2 <= mine);
         if *first != me.id || !led.keys().any(|id| less(id)) {

@@ -196,4 +196,22 @@ async fn a_server_that_joins_gets_its_share_one_by_one() {
     tokio::time::advance(2 * SETTLED).await;
     manager.spread();
     assert!(changing(&manager).is_empty(), "two each");
+    // What an operator moves here stays, until a server or a resource manager comes.
+    let leads = |manager: &mut Manager, rm: &str| {
+        let head = Head { rm: rm.to_owned(), ..head("me") };
+        let group = Group::new(manager.setup(), head.clone(), 8, Default::default());
+        manager.known.insert(rm.to_owned(), Known::new(head, 8, Role::Leads(group)));
+    };
+    leads(&mut manager, "rm-1");
+    tokio::time::advance(2 * SETTLED).await;
+    manager.spread();
+    assert!(changing(&manager).is_empty(), "moved by an operator");
+    manager.head("rm-5".to_owned(), &Head { rm: "rm-5".to_owned(), ..head("other") }.json().into(), 9, 9);
+    manager.spread();
+    assert!(changing(&manager).is_empty(), "three and two");
+    leads(&mut manager, "rm-6");
+    manager.head("rm-7".to_owned(), &Head { rm: "rm-7".to_owned(), ..head("other") }.json().into(), 10, 10);
+    leads(&mut manager, "rm-8");
+    manager.spread();
+    assert_eq!(changing(&manager), ["rm-1"], "five and three");
 }

@@ -61,7 +61,7 @@ impl Manager {
             Some(server) => {
                 self.absent.remove(&id);
                 if !self.servers.contains_key(&id) {
-                    self.settled = Instant::now();
+                    (self.settled, self.uneven) = (Instant::now(), true);
                 }
                 if self.servers.get(&id) != Some(&server) && id != self.options.me.id {
                     tracing::info!(server = id, http = server.http, grpc = server.grpc, "another server is there");
@@ -70,7 +70,7 @@ impl Manager {
             }
             None => {
                 self.servers.remove(&id);
-                self.settled = Instant::now();
+                (self.settled, self.uneven) = (Instant::now(), true);
                 self.refusing.remove(&id);
                 self.probing.remove(&id);
                 self.absent.insert(id, Instant::now());
@@ -106,6 +106,7 @@ impl Manager {
             let role = self.role_of(&head, at);
             let known = Known::new(head, revision, role);
             self.known.insert(name.clone(), known);
+            self.uneven = true;
             return self.announce(&name);
         };
         if revision <= known.revision {

@@ -18,4 +18,5 @@ mod routes;
 pub mod server;
 pub mod shim;
 mod standby;
+mod turns;
 pub mod ws_v1;

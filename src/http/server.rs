@@ -28,6 +28,7 @@ use super::{
     room::Room,
     route::{Access, Route, register},
     routes, standby,
+    turns::InTurns,
 };
 use crate::{
     access::certificate::Shown,
@@ -71,7 +72,7 @@ where
             .app_data(web::Data::from(doors.clone()))
             .wrap(from_fn(standby::gate))
             .wrap(from_fn(catch_panic))
-            .wrap(from_fn(without_chunks))
+            .wrap(from_fn(in_pieces))
             .wrap(from_fn(guard::guard))
             .wrap(from_fn(origins::gate))
             .wrap(from_fn(past::gate))
@@ -174,10 +175,10 @@ fn locate<B>(answer: &mut ServiceResponse<B>) {
     }
 }
 
-/// HTTP/1.0 knows no chunks: an answer of unknown length ends with its connection.
-async fn without_chunks(
+/// How an answer is sent. HTTP/1.0 knows no chunks: one of unknown length ends with its connection.
+async fn in_pieces(
     request: ServiceRequest,
-    next: Next<impl MessageBody>,
+    next: Next<impl MessageBody + Unpin>,
 ) -> Result<ServiceResponse<impl MessageBody>, Error> {
     let old = request.version() < Version::HTTP_11;
     let mut answer = next.call(request).await?;
@@ -189,7 +190,7 @@ async fn without_chunks(
         head.no_chunking(true);
         head.set_connection_type(ConnectionType::Close);
     }
-    Ok(answer)
+    Ok(answer.map_body(|_, body| InTurns::new(body)))
 }
 
 /// A panic in a door is answered, and costs no other request.

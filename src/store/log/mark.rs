@@ -79,9 +79,7 @@ impl Mark {
         let found = match fs::read(&path) {
             Ok(bytes) => read(&bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => {
-                return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
-            }
+            Err(error) => return Err(named(&path, &error)),
         };
         let made = fs::metadata(&path).ok().as_ref().and_then(made);
         let before = match &found {
@@ -123,11 +121,17 @@ impl Mark {
     }
 
     fn write(&self, dir: &Path) -> io::Result<()> {
-        files::replace_with(&dir.join(FILE), |file| {
+        let path = dir.join(FILE);
+        let written = files::replace_with(&path, |file| {
             let json = serde_json::to_string(&Mark { made: made(&file.metadata()?), ..self.clone() })?;
             file.write_all(files::checked(&json).as_bytes())
-        })
+        });
+        written.map_err(|error| named(&path, &error))
     }
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 fn made(file: &Metadata) -> Option<u64> {
@@ -156,6 +160,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let dir = &dir.path().join("log");
         let open = |boot: &str| Mark::open_as(dir, boot.to_owned()).unwrap();
+        fs::create_dir_all(dir.join("mark.new")).unwrap();
+        let refused = Mark::open_as(dir, String::new()).unwrap_err().to_string();
+        assert!(refused.contains(&format!("{}: ", dir.join("mark").display())), "which file: {refused}");
+        fs::remove_dir(dir.join("mark.new")).unwrap();
         let (first, before) = open("boot-1");
         assert_eq!((before, first.doubt), (Before::Unknown, None), "there are no logs");
         assert_eq!(open("boot-1").1, Before::Killed);

@@ -26,7 +26,7 @@ use actix::prelude::*;
 use arc_swap::ArcSwapOption;
 use tokio::sync::{Notify, Semaphore, watch};
 
-pub(super) use self::kept::is_of;
+pub(super) use self::kept::{is_of, parts};
 use self::{defaults::Defaults, kept::Kept, names::shown, registry::Registry};
 pub use self::{
     process::ProcessSettings,

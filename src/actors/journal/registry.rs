@@ -15,7 +15,7 @@ use tokio::task::spawn_blocking;
 
 use super::{DEFAULT_LIMIT, Faults, JournalActor, JournalSetup, disk};
 use crate::{
-    actors::topology::is_of,
+    actors::topology::{is_of, parts},
     domain::journal::Settings,
     messages::{
         journal::{GetStatus, Moved},
@@ -84,6 +84,21 @@ impl Journals {
         let addr = JournalActor::start_on(&self.arbiter, setup);
         started.insert(partition, Started { addr: addr.clone(), faults, held });
         addr
+    }
+
+    /// The internal name of a partition that is not there and has a journal: by that name, or by its plain one where no other that is
+    /// not there has it.
+    ///
+    /// # Errors
+    /// The internal names of those that have one, where it is none of them, or not clear which.
+    pub fn absent(&self, name: &str, there: impl Fn(&str) -> bool) -> Result<Arc<str>, Vec<Arc<str>>> {
+        let started = self.started();
+        let absent = || started.keys().filter(|partition| !there(partition));
+        let mut by_name = absent().filter(|partition| parts(partition).is_some_and(|(_, plain)| plain == name));
+        match (started.get_key_value(name), by_name.next(), by_name.next()) {
+            (Some((partition, _)), ..) | (None, Some(partition), None) => Ok(partition.clone()),
+            _ => Err(absent().cloned().collect()),
+        }
     }
 
     /// Another server leads this resource manager from now on.

@@ -15,9 +15,14 @@ use crate::{actors::directory::PartitionEntry, store::files};
 /// Beside the logs of resource managers.
 const FILE: &str = "kept";
 
-/// A partition of this resource manager has the internal name `[rm]name`; an id has no brackets.
+/// The resource manager and the name of a partition whose internal name is `[rm]name`; an id has no brackets.
+pub fn parts(internal: &str) -> Option<(&str, &str)> {
+    internal.strip_prefix('[')?.split_once(']')
+}
+
+/// A partition is one of this resource manager.
 pub fn is_of(rm: &str, internal: &str) -> bool {
-    internal.strip_prefix('[').and_then(|rest| rest.strip_prefix(rm)).is_some_and(|rest| rest.starts_with(']'))
+    parts(internal).is_some_and(|(of, _)| of == rm)
 }
 
 /// See the module.

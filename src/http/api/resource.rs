@@ -55,6 +55,17 @@ pub struct ResourceApi {
     pub journals: Arc<Journals>,
 }
 
+/// Partitions that are named, of those that are not there, at most.
+const NAMED: usize = 20;
+
+/// What a name stands for.
+struct Found {
+    internal: Arc<str>,
+    journal: Addr<JournalActor>,
+    /// `None`: no registered resource manager has it. What operators say then holds from its next session on.
+    partition: Option<PartitionEntry>,
+}
+
 /// The application's data has to hold a [`ResourceApi`].
 pub fn routes() -> Vec<Route> {
     let object = |properties: &Value, required: &str| json!({"type": "object", "required": [required], "additionalProperties": false, "properties": properties});
@@ -110,32 +121,50 @@ pub fn routes() -> Vec<Route> {
 }
 
 impl ResourceApi {
-    fn find(&self, partition: &str) -> Result<(Addr<JournalActor>, PartitionEntry), Problem> {
-        let entry = find_partition(&self.directory.get(), partition)?;
-        Ok((self.journals.of(&entry.internal), entry))
+    fn find(&self, name: &str) -> Result<Found, Problem> {
+        let listing = self.directory.get();
+        let problem = match find_partition(&listing, name) {
+            Ok(entry) => {
+                let journal = self.journals.of(&entry.internal);
+                return Ok(Found { internal: entry.internal.clone(), journal, partition: Some(entry) });
+            }
+            Err(problem) => problem,
+        };
+        // Where servers share the logs, a session begins with what its log says.
+        if self.topology.as_ref().is_some_and(|topology| topology.leaders().is_some()) {
+            return Err(problem);
+        }
+        let there = |internal: &str| listing.partitions.iter().any(|entry| *entry.internal == *internal);
+        let internal = self.journals.absent(name, there).map_err(|others| match others.is_empty() {
+            true => problem,
+            false => {
+                let names = others.get(..NAMED).unwrap_or(&others).join(", ");
+                let detail = format!("{}; only the journal is there of: {names}", problem.detail);
+                Problem { detail, ..problem }
+            }
+        })?;
+        Ok(Found { journal: self.journals.of(&internal), internal, partition: None })
     }
 
     /// Waits until what an operator said holds for whichever server leads.
-    async fn counts(&self, partition: &PartitionEntry) -> Result<(), Problem> {
-        match &self.topology {
-            Some(topology) => counts(topology, partition).await,
-            None => Ok(()),
+    async fn counts(&self, found: &Found) -> Result<(), Problem> {
+        match (&self.topology, &found.partition) {
+            (Some(topology), Some(partition)) => counts(topology, partition).await,
+            _ => Ok(()),
         }
     }
 
     /// Finds out whether an operator has settled what was damaged.
-    async fn look(&self, partition: &str) -> Result<(), Problem> {
-        let entry = find_partition(&self.directory.get(), partition)?;
-        if let Some(faults) = self.journals.faults_of(&entry.internal).filter(|faults| faults.count() > 0) {
+    async fn look(&self, internal: &str) {
+        if let Some(faults) = self.journals.faults_of(internal).filter(|faults| faults.count() > 0) {
             // Where it cannot be found out, it is told as it was.
             let _ = web::block(move || faults.look()).await;
         }
-        Ok(())
     }
 }
 
 async fn journal(api: Data<ResourceApi>, path: Path<String>, request: HttpRequest) -> Result<HttpResponse, Problem> {
-    let (journal, _) = api.find(&path)?;
+    let Found { journal, .. } = api.find(&path)?;
     let query::Wanted { historical, follow } = query::parse(request.query_string())?;
     let attached = journal.send(Attach { historical, follow }).await.map_err(gone)?;
     Ok(stream::respond(attached, journal, api.topology.clone()))
@@ -143,7 +172,7 @@ async fn journal(api: Data<ResourceApi>, path: Path<String>, request: HttpReques
 
 async fn cancel(api: Data<ResourceApi>, path: Path<(String, String)>) -> Result<HttpResponse, Problem> {
     let (partition, stream) = path.into_inner();
-    let (journal, _) = api.find(&partition)?;
+    let Found { journal, .. } = api.find(&partition)?;
     let cancelled = match stream.parse() {
         Ok(number) => journal.send(Cancel(number)).await.map_err(gone)?,
         Err(_) => false,
@@ -156,16 +185,22 @@ async fn cancel(api: Data<ResourceApi>, path: Path<(String, String)>) -> Result<
 }
 
 async fn get_status(api: Data<ResourceApi>, path: Path<String>) -> Result<HttpResponse, Problem> {
-    let (journal, partition) = api.find(&path)?;
-    api.look(&path).await?;
-    let targets = |snapshot: &Arc<Snapshot>| snapshot.partition.nodes.len();
-    let (snapshot, turn) = long::turn(async || partition.addr.send(GetSnapshot).await.map_err(gone), targets).await?;
+    let Found { internal, journal, partition } = api.find(&path)?;
+    api.look(&internal).await;
+    let targets = |snapshot: &Option<Arc<Snapshot>>| snapshot.as_ref().map_or(0, |all| all.partition.nodes.len());
+    let take = async || match &partition {
+        Some(entry) => entry.addr.send(GetSnapshot).await.map(Some).map_err(gone),
+        None => Ok(None),
+    };
+    let (snapshot, turn) = long::turn(take, targets).await?;
     let state = journal.send(GetStatus).await.map_err(gone)?;
     let passed = journal.send(GetOverdue).await.map_err(gone)?;
     // Hosts that are away have no rows.
     let turn = turn.of(state.targets.len()).await;
     let make = move || {
-        let rows = &snapshot.partition;
+        let Some(rows) = snapshot.as_ref().map(|snapshot| &snapshot.partition) else {
+            return status::text(&state, &OverdueDrains::default(), |_| false);
+        };
         let allocated = |node: &str| rows.node_by_id.get(node).is_some_and(|ix| !rows.nodes[*ix].allocs.is_empty());
         status::text(&state, &OverdueDrains::of(rows, passed), allocated)
     };
@@ -267,13 +302,13 @@ async fn drain(
     payload: Payload,
 ) -> Result<HttpResponse, Problem> {
     let bytes = body::bytes(&request, payload, LONGEST).await?;
-    let (journal, partition) = api.find(&path)?;
+    let found = api.find(&path)?;
     let (body, overwrite) = Body::parse(&bytes)?;
     body.tell(&request);
     let deadline = body.deadline.as_deref().map(deadline).transpose()?;
     let request = DrainRequest { targets: body.targets, reason: body.reason.map(Into::into), overwrite, deadline };
-    journal.send(Drain(request)).await.map_err(gone)?.map_err(refused)?;
-    api.counts(&partition).await?;
+    found.journal.send(Drain(request)).await.map_err(gone)?.map_err(refused)?;
+    api.counts(&found).await?;
     Ok(empty())
 }
 
@@ -284,7 +319,7 @@ async fn undrain(
     payload: Payload,
 ) -> Result<HttpResponse, Problem> {
     let bytes = body::bytes(&request, payload, LONGEST).await?;
-    let (journal, partition) = api.find(&path)?;
+    let found = api.find(&path)?;
     let (body, overwrite) = Body::parse(&bytes)?;
     body.tell(&request);
     if body.deadline.is_some() {
@@ -292,8 +327,8 @@ async fn undrain(
     }
     let lenient = overwrite.is_some();
     let request = UndrainRequest { targets: body.targets, reason: body.reason.map(Into::into), lenient };
-    journal.send(Undrain(request)).await.map_err(gone)?.map_err(refused)?;
-    api.counts(&partition).await?;
+    found.journal.send(Undrain(request)).await.map_err(gone)?.map_err(refused)?;
+    api.counts(&found).await?;
     Ok(empty())
 }
 
@@ -314,7 +349,7 @@ async fn expiration(
     payload: Payload,
 ) -> Result<HttpResponse, Problem> {
     let bytes = body::bytes(&request, payload, LONGEST).await?;
-    let (journal, _) = api.find(&path)?;
+    let Found { journal, .. } = api.find(&path)?;
     let ExpirationBody { expiration } =
         body::json(&bytes, r#"{"expiration": seconds since 1970-01-01 UTC, or 0 for none}"#)?;
     // A real is taken as from other writers of the RFC, and its fraction cut (SEEDS S19); what that would make 0 is not meant to.

@@ -8,6 +8,7 @@ use crate::{
 };
 
 const STATUS: &str = "/api/v1/partition/default/resource/status";
+const ABSENT: &str = "/api/v1/partition/%5Brm-1%5Ddefault/resource/status";
 
 async fn drain(server: &Server, what: &str, targets: &str) {
     let path = format!("/api/v1/partition/default/resource/{what}");
@@ -59,6 +60,49 @@ async fn an_operators_drain_holds_over_sessions_and_restarts() {
     assert_eq!((&status["drained"][0]["reason"], &status["drained"][0]["by"]), (&json!("disk"), &json!(["operator"])));
     drain(&server, "undrain", "n1").await;
     until(&server, "/ws/v1/partition/default/nodes", |nodes| allocations(nodes, "n1") == 1).await;
+}
+
+#[tokio::test]
+async fn what_is_drained_is_seen_and_taken_back_while_the_resource_manager_is_not_there() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let data = dir.path().display().to_string();
+    let start = || Server::start(&["--grpc", "off", "--data", &data, "--log-sync", "off"]);
+    let server = start();
+    server.register("rm-1", &[]).await;
+    server.nodes(&["n1", "n2"]).await;
+    until(&server, STATUS, |status| status["online"]["nodelist"] == "n[1-2]").await;
+    drain(&server, "drain", "n1").await;
+    assert_eq!(server.delete("/si/v1/rm/rm-1").await.0, 200);
+    let is_shown = async |server: &Server, path: &str| {
+        let (code, status) = server.get(path).await;
+        assert_eq!(code, 200, "{status}");
+        let of = |key: &str| status[key]["nodelist"].clone();
+        assert_eq!((of("all"), of("offline"), of("online")), (json!("n[1-2]"), json!("n[1-2]"), json!("")));
+        assert_eq!(status["drained"][0]["nodelist"], "n1");
+        let url = server.url(&path.replace("status", "journal?follow=false"));
+        let journal = server.http.get(url).send().await.expect("an answer").text().await.expect("text");
+        assert!(journal.contains("\"drain\"") && journal.ends_with("{\"events\":[]}\n"), "{journal}");
+    };
+    // After its session has ended, and after a restart.
+    is_shown(&server, STATUS).await;
+    assert_eq!(end(server).await, Some(0));
+    let server = start();
+    is_shown(&server, STATUS).await;
+    let (code, missing) = server.get(&STATUS.replace("default", "other")).await;
+    let text = missing["detail"].as_str().unwrap_or_default();
+    assert!(code == 404 && text.ends_with("; only the journal is there of: [rm-1]default"), "{missing}");
+    // The plain name is that of one that is there.
+    server.register("rm-2", &[]).await;
+    assert_eq!(server.get(STATUS).await.1["all"]["nodelist"], "");
+    is_shown(&server, ABSENT).await;
+    for (what, targets) in [("undrain", "n1"), ("drain", "n2")] {
+        let (status, body) = server.send("POST", &ABSENT.replace("status", what), &json!({"targets": targets})).await;
+        assert_eq!(status, 200, "{body}");
+    }
+    assert_eq!(server.delete("/si/v1/rm/rm-2").await.0, 200);
+    begin(&server).await;
+    let nodes = until(&server, "/ws/v1/partition/default/nodes", |nodes| allocations(nodes, "n1") == 1).await;
+    assert_eq!(allocations(&nodes, "n2"), 0, "{nodes}");
 }
 
 #[tokio::test]

@@ -347,7 +347,12 @@ pub fn managers(answer: &Value, now: Timestamp) -> List {
     for row in answer.as_array().into_iter().flatten() {
         let texts =
             |key: &str| -> Vec<&str> { row[key].as_array().into_iter().flatten().filter_map(Value::as_str).collect() };
-        let last = row["history"].as_array().and_then(|history| history.last()).cloned().unwrap_or_default();
+        let last = row["history"].as_array().and_then(|history| history.last());
+        // Why nothing is taken comes before how it got into its state.
+        let why = match row["failing"].as_str() {
+            Some(failing) => format!("nothing is taken: {failing}"),
+            None => last.map(|last| text(last, "why").to_owned()).unwrap_or_default(),
+        };
         list.rows.push(Row {
             name: text(row, "rmID").to_owned(),
             cells: vec![
@@ -360,7 +365,7 @@ pub fn managers(answer: &Value, now: Timestamp) -> List {
                 Cell::text(text(row, "policyGroup")),
                 Cell::text(text(row, "predicates")),
                 Cell::number(number(row, "lastSequence")),
-                Cell::text(text(&last, "why")),
+                Cell::text(why),
             ],
             value: row.clone(),
         });
@@ -379,6 +384,16 @@ mod tests {
         let list = applications(&json!({}), Timestamp::UNIX_EPOCH);
         let heads: Vec<String> = list.columns.iter().map(|column| column.head.to_lowercase()).collect();
         assert_eq!(heads, crate::http::api::board::applications::columns());
+    }
+
+    #[test]
+    fn a_resource_manager_of_which_nothing_can_be_recorded_says_so() {
+        let shown = |failing: Value| {
+            let answer = json!([{"rmID": "rm-1", "history": [{"why": "registered"}], "failing": failing}]);
+            format!("{:?}", managers(&answer, Timestamp::UNIX_EPOCH).rows[0].cells.last())
+        };
+        assert!(shown(Value::Null).contains("\"registered\""));
+        assert!(shown(json!("log /x: no space")).contains("nothing is taken: log /x: no space"));
     }
 
     #[test]

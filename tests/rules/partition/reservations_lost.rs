@@ -85,6 +85,26 @@ fn a_free_node_is_kept_for_nobody_whom_a_limit_holds() {
 }
 
 #[test]
+fn a_node_without_room_is_kept_for_nobody_who_is_larger_than_a_new_limit() {
+    // R5.30, R5.38: as above, but the node does not become free; others could use what is.
+    let with = |max: u32| {
+        QUEUES.replace("- name: b\n", &format!("- name: b\n            resources: {{max: {{memory: {max}}}}}\n"))
+    };
+    let mut env = full(&with(12), 2);
+    env.app("app-2", "root.b");
+    env.ask(vec![Ask::new("app-2", "big", 10)]);
+    env.pass(3);
+    assert_ne!(node_of(&env, "app-2", "big"), None);
+    env.reload(&with(9));
+    assert_eq!(node_of(&env, "app-2", "big"), None);
+    // Both of them, without a node of its own choice.
+    env.ask(vec![Ask::new("load", "one", 5), Ask::new("load", "two", 5)]);
+    for key in ["one", "two"] {
+        assert_ne!(env.partition.alloc("load", key).and_then(|row| row.node), None, "{key}");
+    }
+}
+
+#[test]
 fn what_requires_its_node_keeps_it_from_nobody_while_a_limit_holds_it() {
     // R5.40: a queue with room for one of its daemons, or a user who may run one application.
     let queue = QUEUES.replace("- name: a\n", "- name: a\n            resources: {max: {memory: 5}}\n");

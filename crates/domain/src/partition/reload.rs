@@ -34,6 +34,7 @@ impl Partition {
             self.watch_quotas(cx.now);
         }
         self.unblock();
+        self.end_reservations_in_vain(true, cx);
     }
 
     fn update_children(&mut self, parent: QueueIx, conf: &QueueConf, cx: &mut Cx) {

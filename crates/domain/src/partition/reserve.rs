@@ -322,19 +322,21 @@ impl Partition {
     }
 
     /// What was placed, or is configured, may have used up the limit of asks that require their node, or the room for all of a gang
-    /// that has not begun (SEEDS S11): they let go of it. True where some did.
-    pub(super) fn end_reservations_in_vain(&mut self, cx: &mut Cx) -> bool {
+    /// that has not begun (SEEDS S11): they let go of it. With `all` so do those that only wait for room, whose limit is
+    /// otherwise seldom used up for long (R5.30). True where some did.
+    pub(super) fn end_reservations_in_vain(&mut self, all: bool, cx: &mut Cx) -> bool {
         let in_vain = |alloc: &AllocIx| {
             let row = &self.allocs[*alloc];
             row.phase == Phase::Pending && self.gang_level(row.app).is_some() && !self.is_for_gang(*alloc)
         };
         let mut held: Vec<AllocIx> = self.reserved_placeholders.iter().copied().filter(in_vain).collect();
-        for app in self.reserved_apps.iter().filter(|_| !self.required_asks.is_empty()) {
+        for app in self.reserved_apps.iter().filter(|_| all || !self.required_asks.is_empty()) {
             // Those of one size have the same limits, but for what was preempted for one.
             let mut sizes = BTreeMap::new();
             for alloc in &self.apps[*app].reservations {
                 let row = &self.allocs[*alloc];
-                if row.spec.required_node.is_none() || row.phase != Phase::Pending {
+                let may = row.spec.required_node.is_some() || all && self.is_for_waiting(*alloc);
+                if !may || row.phase != Phase::Pending {
                     continue;
                 }
                 let is_held = || self.is_held_in_vain(*alloc);

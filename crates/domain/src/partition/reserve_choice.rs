@@ -446,7 +446,7 @@ impl Partition {
     /// asks that require their node and whose limit was used up meanwhile (R5.40).
     pub(super) fn review_reservations(&mut self, cx: &mut Cx) {
         self.wanting.review = false;
-        self.end_reservations_in_vain(cx);
+        self.end_reservations_in_vain(false, cx);
         let apps = self.reserved_apps.iter();
         let held: Vec<AllocIx> = apps.flat_map(|app| self.apps[*app].reservations.iter().copied()).collect();
         // Found once for all asks of a shape, until the nodes change that may be reserved.

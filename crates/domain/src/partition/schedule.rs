@@ -45,7 +45,7 @@ impl Partition {
                 Outcome::Preempted(asks) => made += asks,
                 Outcome::Progress => {}
                 Outcome::Nothing if self.begin_next_round() || self.reserve_for_wanting(cx) => {}
-                Outcome::Nothing if std::mem::take(&mut self.charged) && self.end_reservations_in_vain(cx) => {}
+                Outcome::Nothing if std::mem::take(&mut self.charged) && self.end_reservations_in_vain(false, cx) => {}
                 Outcome::Nothing => {
                     // While no more may be asked, somebody may wait for that.
                     if self.may_ask() {

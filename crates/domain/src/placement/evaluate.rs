@@ -85,9 +85,9 @@ pub fn is_forced(tags: &Texts) -> bool {
 /// Runs the rules in order; the first that gives an acceptable queue wins (PLC-001).
 ///
 /// A rule that fails is passed over, so that it defeats neither later rules nor recovery; where nothing else is found
-/// its error is the reason. A queue that cannot be made is passed over for later rules only: without one of them the
-/// application is rejected, forced or not (PLC-035). An empty list is one that could not be built: everything is
-/// rejected (CFG-098, PLC-003).
+/// its error is the reason. A queue that cannot be made is passed over as well, for later rules and the default queue, but
+/// not for recovery: without one of them the application is rejected, forced or not (PLC-035). An empty list is one that
+/// could not be built: everything is rejected (CFG-098, PLC-003).
 pub fn place(rules: &[RuleConf], app: &Submission<'_>, queues: &dyn QueueLookup) -> Placement {
     if rules.is_empty() {
         return nowhere(reason::not_placed(app.app, reason::NO_MATCH));
@@ -105,17 +105,17 @@ pub fn place(rules: &[RuleConf], app: &Submission<'_>, queues: &dyn QueueLookup)
             Err(cause) => failed = failed.or_else(|| Some(reason::not_placed(app.app, cause))),
         }
     }
-    if let Some(rejected) = not_created {
-        return rejected;
-    }
     if app.forced {
-        return Placement::Recovery;
+        return not_created.unwrap_or(Placement::Recovery);
     }
     // It is never made for this (PLC-040).
     if queues.queue("root.default").is_some()
         && let Accepted::Yes(placement) = accept("root.default", app, queues)
     {
         return placement;
+    }
+    if let Some(rejected) = not_created {
+        return rejected;
     }
     nowhere(failed.unwrap_or_else(|| reason::not_placed(app.app, reason::NO_MATCH)))
 }

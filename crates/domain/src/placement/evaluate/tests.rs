@@ -213,6 +213,26 @@ fn queues_that_cannot_be_made() {
 }
 
 #[test]
+fn the_default_queue_takes_what_no_queue_can_be_made_for() {
+    // PLC-035, PLC-040: as where no rule matches.
+    let rules = [creating(rule("provided", ""))];
+    let tree = open(&[("root.a", LEAF), ("root.old", (false, true, "")), ("root.default", LEAF)]);
+    for queue in ["root.a.gone", "root.old.x", "root.default.x"] {
+        assert_eq!(placed(&rules, queue, &tree), existing("root.default"), "{queue}");
+        // R3.29a: a forced one never goes there.
+        let forced = run_as(&rules, queue, "alice", FORCED, &tree);
+        assert!(matches!(&forced, Placement::Rejected { queue: named, .. } if named == queue), "{forced:?}");
+    }
+    // PLC-032–PLC-034: one that takes nobody leaves the reason as it is.
+    for default in [(true, true, "*"), (false, false, "*"), (true, false, "bob")] {
+        let tree = Tree(BTreeMap::from([("root", PARENT), ("root.a", (true, false, "*")), ("root.default", default)]));
+        let refused = placed(&rules, "root.a.gone", &tree);
+        let below = "creation of queue root.a.gone failed parent is already a leaf: root.a";
+        assert!(matches!(&refused, Placement::Rejected { reason, .. } if reason.ends_with(below)), "{refused:?}");
+    }
+}
+
+#[test]
 fn forced_applications() {
     // PLC-018, PLC-042, test idea 104
     let tree = Tree(BTreeMap::from([

@@ -138,17 +138,33 @@ fn the_pause_ends_with_the_ask() {
 }
 
 #[test]
-fn an_ask_that_is_updated_begins_afresh() {
+fn an_ask_that_changes_its_size_pauses_on() {
+    // R4.28: or a shim that does so after each failure would get it again and again, as fast as it can answer.
+    let mut env = failed_twice();
+    for (size, pause) in [(5, 1), (3, 2), (6, 4), (2, 8)] {
+        env.ask(vec![Ask::new("app-1", "k1", size)]);
+        assert_eq!(env.heard(), NOTHING, "{size}");
+        env.pass(pause - 1);
+        assert_eq!(env.heard(), NOTHING, "before {pause} s");
+        env.pass(1);
+        assert_eq!(env.heard(), ["new k1 on n1"], "after {pause} s");
+        fails(&mut env, "k1");
+    }
+    // Nor does it help to change what was allocated.
+    env.pass(16);
+    assert_eq!(env.heard(), ["new k1 on n1"]);
+    env.ask(vec![Ask::new("app-1", "k1", 7)]);
+    fails(&mut env, "k1");
+    assert_eq!((env.heard().len(), pauses(&env, "k1")), (0, Some((7, "n1".to_owned(), 32))));
+}
+
+#[test]
+fn an_ask_that_the_shim_places_itself_begins_afresh() {
     let mut env = failed_twice();
     env.ask(vec![Ask::new("app-1", "k1", 4)]);
     assert_eq!(env.heard(), NOTHING, "the same again is no update");
-    env.ask(vec![Ask::new("app-1", "k1", 5)]);
-    assert_eq!(env.heard(), ["new k1 on n1"]);
-    fails(&mut env, "k1");
-    assert_eq!(env.heard(), ["new k1 on n1"]);
-    fails(&mut env, "k1");
     env.ask(vec![Ask::new("app-1", "k1", 5).on("n1")]);
-    assert_eq!(env.heard(), ["new k1 on n1"], "the shim placed it itself");
+    assert_eq!(env.heard(), ["new k1 on n1"]);
     fails(&mut env, "k1");
     assert_eq!(env.heard(), ["new k1 on n1"]);
 }

@@ -293,9 +293,8 @@ impl Partition {
         {
             self.unreserve(alloc, cx);
         }
+        // What failed before is no question of its size: the row of failures goes on (R4.28).
         self.dequeue(alloc);
-        // It is another need, so what failed before tells nothing of it.
-        self.allocs[alloc].failures = None;
         let row = &self.allocs[alloc];
         let placeholder = row.is_placeholder();
         if placeholder {

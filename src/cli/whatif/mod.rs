@@ -86,7 +86,15 @@ fn node_add(text: &str) -> Result<NodeAdd, String> {
 
 fn queue(text: &str) -> Result<QueueChange, String> {
     let fault = || format!("'{text}' is not PATH:SETTING=VALUE, such as root.a:max.memory=2Ti");
-    let (queue, settings) = text.split_once(':').ok_or_else(fault)?;
+    // Names of queues may have colons, as may what follows in a setting (CFG-020): the last one before a setting ends the path.
+    let (first, _) = text.split_once('=').ok_or_else(fault)?;
+    let is_setting = |rest: &str| {
+        rest == "maxapplications" || ["max.", "guaranteed.", "properties."].iter().any(|known| rest.starts_with(known))
+    };
+    let known = first.rmatch_indices(':').find(|(at, _)| is_setting(&first[at + 1..]));
+    // One that nobody knows is named by the server.
+    let at = known.map(|(at, _)| at).or_else(|| first.rfind(':')).ok_or_else(fault)?;
+    let (queue, settings) = (&text[..at], &text[at + 1..]);
     let pair = |setting: &str| {
         let (name, value) = setting.split_once('=')?;
         Some((name.to_owned(), Quantity::Text(value.to_owned())))
@@ -202,6 +210,21 @@ mod tests {
         assert_eq!(made.submit[0].asks[0].resource["vcore"], Quantity::Number(1));
         assert_eq!(made.horizon.as_deref(), Some("2h"));
         assert_eq!(parsed(&[&path, "--for", "10m"]).unwrap().horizon.as_deref(), Some("10m"));
+    }
+
+    #[test]
+    fn names_of_queues_may_have_colons() {
+        // CFG-020
+        for (given, path, setting) in [
+            ("root.team:a:max.memory=2Ti", "root.team:a", "max.memory"),
+            ("root.a:max.b:c:maxapplications=5", "root.a:max.b:c", "maxapplications"),
+            ("root.team:a:max.gpu:big=5", "root.team:a", "max.gpu:big"),
+            ("root.a:properties.x:y=a:b=c", "root.a", "properties.x:y"),
+            ("root.team:a:bogus=1", "root.team:a", "bogus"),
+        ] {
+            let made = queue(given).unwrap();
+            assert_eq!((&*made.queue, made.set.keys().next().map(|name| &**name)), (path, Some(setting)), "{given}");
+        }
     }
 
     #[test]

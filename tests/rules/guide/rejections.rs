@@ -8,7 +8,7 @@ use super::read;
 /// Where rejections are worded, with the beginnings of other texts that stand there.
 const SOURCES: [(&str, &[&str]); 15] = [
     ("crates/domain/src/names.rs", &[]),
-    ("crates/domain/src/partition/admission.rs", &[]),
+    ("crates/domain/src/partition/admission.rs", &["guaranteed resource "]),
     ("crates/domain/src/partition/apps.rs", &["Application … Removed", "asks of", "releasing "]),
     ("crates/domain/src/partition/asks.rs", &[]),
     ("crates/domain/src/partition/foreign.rs", &[]),

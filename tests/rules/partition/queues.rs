@@ -199,6 +199,30 @@ fn tags_set_what_they_carry() {
 }
 
 #[test]
+fn a_guarantee_above_the_max_is_told_once() {
+    // QUE-045: what a configuration is refused for (CFG-041).
+    let mut env = Env::calm(&text("[{name: p, parent: true}]", CREATE));
+    let told = |env: &mut Env| -> Vec<String> {
+        let with_text = std::mem::take(&mut env.events).into_iter().filter(|event| !event.message.is_empty());
+        let of_queue = with_text.filter(|event| &*event.object == "root.p.x");
+        of_queue.map(|event| format!("{:?}: {}", event.detail, event.message)).collect()
+    };
+    let of = |value: i64| format!(r#"{{"resources":{{"memory":{{"value":{value}}}}}}}"#);
+    let (five, seven) = (of(5), of(7));
+    tagged(&mut env, "one", "root.p.x", &[("namespace.resourceguaranteed", &five)]);
+    tagged(&mut env, "two", "root.p.x", &[("namespace.resourcequota", &seven)]);
+    assert_eq!(told(&mut env), Vec::<String>::new());
+    for id in ["three", "four"] {
+        let tags = [("namespace.resourceguaranteed", &*seven), ("namespace.resourcequota", &*five)];
+        tagged(&mut env, id, "root.p.x", &tags);
+        assert!(env.partition.app_by_id.contains_key(id));
+    }
+    let above =
+        "QueueConfig: guaranteed resource map[memory:7] is larger than maximum resource map[memory:5], which counts";
+    assert_eq!(told(&mut env), [above], "not again with the same tags");
+}
+
+#[test]
 fn a_gang_that_runs_already_is_taken_whatever_its_queue_may_hold() {
     // QUE-047, R3.28
     let mut env = Env::calm(&text("[{name: q, resources: {max: {memory: 10}}}]", ""));

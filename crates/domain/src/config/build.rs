@@ -121,6 +121,17 @@ fn queue(queue: &Queue, path: &str, warnings: &mut Faults) -> QueueConf {
         let text = "childtemplate of a leaf does nothing: it is for the queues that placement makes below a parent";
         warnings.add(queue.name.at, "TPL-001", text, format!("queue {path}"));
     }
+    if let Some(TemplateConf { max: Some(max), guaranteed: Some(guaranteed), .. }) = &template
+        && !max.fits_or_unlimited(guaranteed)
+    {
+        // CFG-041 refuses it where a queue is configured so.
+        let text = format!(
+            "guaranteed resource {guaranteed} of childtemplate is larger than its maximum resource {max}, which counts"
+        );
+        let amounts = queue.template.resources.guaranteed.iter().flat_map(|map| map.values());
+        let at = amounts.map(|amount| amount.at).min().unwrap_or(queue.at);
+        warnings.add(at, "CFG-045", text, format!("queue {path}"));
+    }
     QueueConf {
         name: name.as_str().into(),
         parent: queue.is_parent(),

@@ -321,14 +321,35 @@ fn zeros_that_forbid_nothing() {
 }
 
 #[test]
+fn guarantees_of_a_template_above_its_max() {
+    // CFG-045: what a queue is refused for (CFG-041), which TPL-007 does not.
+    let told = |resources: &str| {
+        let text = format!(
+            "partitions:\n- queues:\n  - name: p\n    parent: true\n    childtemplate:\n      resources: {resources}\n"
+        );
+        load(&text).unwrap().warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(told("{guaranteed: {memory: 50}, max: {vcore: 1}}"), Vec::<String>::new());
+    assert_eq!(told("{guaranteed: {memory: 5}, max: {memory: 5}}"), Vec::<String>::new());
+    let text = "6:39: CFG-045: guaranteed resource map[memory:6 vcore:1000] of childtemplate is larger than its maximum \
+                resource map[memory:5], which counts (queue root.p)";
+    assert_eq!(told("{guaranteed: {vcore: 1, memory: 6}, max: {memory: 5}}"), [text]);
+}
+
+#[test]
 fn validate_conf_endpoint() {
     // CFG-117
     let warned = |text: &[u8]| validate_conf(text).map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>());
     assert_eq!(warned(b""), Ok(vec![]));
-    assert_eq!(warned(b"partitions: []"), Ok(vec![]));
     // CFG-003
     let none = "1:1: CFG-003: the configuration has no partitions (all that is sent under it is rejected)";
-    for text in ["# partitions: [a, b]\n".repeat(8 << 20 >> 4), "\n".into(), "partitions:\n".into(), "{}".into()] {
+    for text in [
+        "# partitions: [a, b]\n".repeat(8 << 20 >> 4),
+        "\n".into(),
+        "partitions:\n".into(),
+        "partitions: []".into(),
+        "{}".into(),
+    ] {
         assert_eq!(warned(text.as_bytes()), Ok(vec![none.to_owned()]));
     }
     let refused = |text: &[u8]| validate_conf(text).unwrap_err();

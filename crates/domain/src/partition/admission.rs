@@ -95,11 +95,29 @@ impl Partition {
             self.unblock_limits();
         }
         let quota = |key| tag(tags, key).and_then(quota_of_json).filter(Resource::is_positive);
-        if let Some(max) = quota(TAG_MAX) {
-            self.set_max(ix, Some(max), &path, cx);
+        let (max, guaranteed) = (quota(TAG_MAX), quota(TAG_GUARANTEED));
+        let row = &self.queues[ix];
+        let differs = |new: &Option<Resource>, old: &Option<Resource>| new.is_some() && new != old;
+        let changes = differs(&max, &row.max) || differs(&guaranteed, &row.guaranteed);
+        if max.is_some() {
+            self.set_max(ix, max, &path, cx);
         }
-        if let Some(guaranteed) = quota(TAG_GUARANTEED) {
-            self.set_guaranteed(ix, Some(guaranteed), &path, cx);
+        if guaranteed.is_some() {
+            self.set_guaranteed(ix, guaranteed, &path, cx);
+        }
+        if changes {
+            self.tell_of_guarantee_above_max(ix, &path, cx);
+        }
+    }
+
+    /// A configuration with such quotas is refused (CFG-041). A submission is not (QUE-045): it may be none of its user's doing.
+    fn tell_of_guarantee_above_max(&self, ix: QueueIx, path: &Arc<str>, cx: &mut Cx) {
+        let row = &self.queues[ix];
+        if let (Some(max), Some(guaranteed)) = (&row.max, &row.guaranteed)
+            && !max.fits_or_unlimited(guaranteed)
+        {
+            let text = format!("guaranteed resource {guaranteed} is larger than maximum resource {max}, which counts");
+            cx.message(EventKind::Queue, path, &"".into(), (Change::Set, Detail::QueueConfig), &text, None);
         }
     }
 

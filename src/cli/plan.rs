@@ -142,7 +142,8 @@ async fn ask(args: &PlanArgs) -> Result<Answer, Failure> {
 pub(super) fn table(plan: &Plan) -> String {
     let mut text = String::new();
     for Warning { line, column, message, .. } in &plan.warnings {
-        let _ = writeln!(text, "warning: {line}:{column}: {message}");
+        let place = if *line > 0 { format!("{line}:{column}: ") } else { String::new() };
+        let _ = writeln!(text, "warning: {place}{message}");
     }
     if plan.unchanged {
         let _ = writeln!(text, "{}: this configuration is in force, nothing would change", plan.rm_id);

@@ -1,5 +1,5 @@
 //! A new configuration for the running session: checked on a clone of every partition, then applied to all, or refused and
-//! nothing changed.
+//! nothing changed. What the trial on the clones says of applications and quotas is told by who asked for it.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -18,14 +18,14 @@ use crate::{
     config::LoadedConfig,
     domain::{command::Command, conf::PartitionConf, types::Nanos},
     messages::{
-        partition::{Configure, GetSnapshot, StopPartition},
+        partition::{Configure, GetSnapshot, Snapshot, StopPartition},
         rm::{Refusal, RefusalKind, RmState},
     },
 };
 
-/// A validated new configuration of the running session.
+/// A validated new configuration of the running session. Answered with what it was tried on, where it changes partitions.
 #[derive(Message)]
-#[rtype(result = "Result<(), Refusal>")]
+#[rtype(result = "Result<Vec<Tried>, Refusal>")]
 pub struct Reconfigure {
     /// The configuration.
     pub config: Arc<LoadedConfig>,
@@ -47,6 +47,14 @@ pub struct Reconfigure {
     pub epoch: Option<u64>,
 }
 
+/// A partition that a new configuration concerns.
+pub struct Tried {
+    /// As it was.
+    pub before: Arc<Snapshot>,
+    /// A clone of it with the configuration; `None`: it goes.
+    pub after: Option<Snapshot>,
+}
+
 /// Partitions that a new configuration concerns.
 struct Change {
     known: Vec<(PartitionHandle, Arc<PartitionConf>)>,
@@ -54,7 +62,7 @@ struct Change {
 }
 
 impl Handler<Reconfigure> for RmActor {
-    type Result = AtomicResponse<Self, Result<(), Refusal>>;
+    type Result = AtomicResponse<Self, Result<Vec<Tried>, Refusal>>;
 
     fn handle(&mut self, msg: Reconfigure, _ctx: &mut Self::Context) -> Self::Result {
         let change = self.plan(&msg);
@@ -67,26 +75,30 @@ impl Handler<Reconfigure> for RmActor {
         let extra = msg.extra.as_ref().filter(|_| !msg.tenant).map(|(extra, _)| extra.clone());
         let work = async move {
             let change = change?;
-            if let Some(change) = &change {
-                change.check(now).await?;
-            }
+            let tried = match &change {
+                Some(change) => change.check(now).await?,
+                None => Vec::new(),
+            };
             // Before the first event that the change makes (CFG-092); a refused one changes nothing (SEEDS S23).
             if let Some(extra) = &extra {
                 topology.apply_settings(&id, extra);
             }
-            let Some(change) = change else { return Ok(None) };
+            let Some(change) = change else { return Ok((None, tried)) };
             if let Some(mut leaving) = leaving {
                 // It may bring back one of their names.
                 let _ = leaving.wait_for(|number| *number == 0).await;
             }
             // A request that went by an earlier view is answered by the partition that it was for.
             handle::left(earlier).await;
-            Ok(Some(change.carry_out().await))
+            Ok((Some(change.carry_out().await), tried))
         };
         AtomicResponse::new(Box::pin(
             work.into_actor(self)
                 .map(move |changed, actor, ctx| {
-                    let done = changed.map(|changed| actor.configured(msg, changed, ctx));
+                    let done = changed.map(|(changed, tried)| {
+                        actor.configured(msg, changed, ctx);
+                        tried
+                    });
                     if done.is_err() {
                         actor.show();
                     }
@@ -97,7 +109,7 @@ impl Handler<Reconfigure> for RmActor {
                     actor.commit(ctx);
                     actor.pump(ctx);
                     match (done, flushed) {
-                        (Ok(()), Err(why)) => Err(Refusal::new(
+                        (Ok(_), Err(why)) => Err(Refusal::new(
                             RefusalKind::Closing,
                             format!("the configuration is in force, but cannot be kept: {why}: send it again"),
                         )),
@@ -235,17 +247,27 @@ impl RmActor {
 impl Change {
     /// What can be wrong with a configuration was found when it was read. Here it meets what runs, on a clone beside the
     /// partitions, which go on meanwhile: what breaks down there does not reach them.
-    async fn check(&self, now: Nanos) -> Result<(), Refusal> {
+    async fn check(&self, now: Nanos) -> Result<Vec<Tried>, Refusal> {
+        let mut tried = Vec::new();
         for (partition, conf) in &self.known {
-            let Ok(snapshot) = partition.snapshot.send(GetSnapshot).await else { continue };
-            let command = Command::Configure(conf.clone());
-            let trial = spawn_blocking(move || snapshot.partition.clone().apply(command, now, &mut Vec::new())).await;
-            if trial.is_err() {
+            let Ok(before) = partition.snapshot.send(GetSnapshot).await else { continue };
+            let conf = conf.clone();
+            let trial = spawn_blocking(move || {
+                let partition = before.partition.tried(conf, now);
+                Tried { after: Some(Snapshot { epoch: before.epoch, partition }), before }
+            })
+            .await;
+            let broken = |_| {
                 let text = format!("its trial on a clone of {} broke down, see the log", partition.internal);
-                return Err(refused(&format!("{text}; nothing was changed")));
-            }
+                refused(&format!("{text}; nothing was changed"))
+            };
+            tried.push(trial.map_err(broken)?);
         }
-        Ok(())
+        for partition in &self.gone {
+            let before = partition.snapshot.send(GetSnapshot).await;
+            tried.extend(before.map(|before| Tried { before, after: None }));
+        }
+        Ok(tried)
     }
 
     /// Gives what operators had told those that are gone.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Refusals, Topology, lock};
+use super::{Refusals, Topology, lock, registration::tell_consequences};
 use crate::{
     actors::rm::{Reconfigure, handle::RmHandle},
     config::LoadedConfig,
@@ -135,6 +135,9 @@ impl Topology {
             // One that ended, or that another server leads by now, has nothing to follow here.
             let over = [RefusalKind::Unknown, RefusalKind::State, RefusalKind::Moved];
             match handle.addr.send(message).await {
+                Ok(Ok(tried)) => {
+                    tell_consequences(&handle.id, tried).await;
+                }
                 Ok(Err(refusal)) if !over.contains(&refusal.kind) => refused.push((handle.id.clone(), refusal)),
                 _ => {}
             }

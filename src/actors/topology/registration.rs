@@ -8,12 +8,13 @@ use tokio::{task::spawn_blocking, time::timeout};
 use super::{Topology, check_id, lock, process::take_process_wide};
 use crate::{
     actors::rm::{
-        Reconfigure, Register, RmSettings,
+        Reconfigure, Register, RmSettings, Tried,
         handle::{RmHandle, closing},
         no_partitions,
     },
     config::{Fault, LoadedConfig, Refused, table},
     messages::{
+        clock::Clock,
         keys::Asked,
         limits,
         rm::{Predicates, Refusal, RefusalKind},
@@ -59,10 +60,11 @@ pub struct Registered {
     pub notes: Notes,
 }
 
-/// What of a configuration and its settings was taken and does not do what it looks like (SEEDS S34).
+/// What of a configuration and its settings was taken and does not do what it looks like (SEEDS S34), and what it did to those that run.
 #[derive(Clone, Debug)]
 pub struct Notes {
     config: Arc<LoadedConfig>,
+    consequences: Vec<Fault>,
     unread: Vec<Fault>,
     ignored: Vec<String>,
 }
@@ -72,7 +74,8 @@ impl Notes {
     fn new(config: &Arc<LoadedConfig>, extra: &BTreeMap<String, String>, ignored: Vec<String>) -> Notes {
         let fault = |what| Fault { line: 0, column: 0, rule: "CFG-110", message: format!("{what} (extraConfig)") };
         let unread = table::unreadable(extra).into_iter().map(|what| format!("{what}: it counts as the default"));
-        Notes { config: config.clone(), unread: unread.chain(table::unknown(extra)).map(fault).collect(), ignored }
+        let unread = unread.chain(table::unknown(extra)).map(fault).collect();
+        Notes { config: config.clone(), consequences: Vec::new(), unread, ignored }
     }
 
     /// Of the configuration's text.
@@ -85,9 +88,9 @@ impl Notes {
         &self.ignored
     }
 
-    /// One by one.
+    /// One by one, those of what runs first: they are few, and nothing else tells them.
     pub fn iter(&self) -> impl Iterator<Item = &Fault> {
-        self.unread.iter().chain(self.config.notes())
+        self.consequences.iter().chain(&self.unread).chain(self.config.notes())
     }
 }
 
@@ -222,10 +225,11 @@ impl Topology {
             tenant,
             epoch,
         };
-        handle.addr.send(message).await.unwrap_or_else(|_| Err(closing()))?;
+        let tried = handle.addr.send(message).await.unwrap_or_else(|_| Err(closing()))?;
         log_notes(rm, &config);
         self.process.log_ignored(rm, &ignored);
-        Ok(Notes::new(&config, &extra, ignored))
+        let consequences = tell_consequences(rm, tried).await;
+        Ok(Notes { consequences, ..Notes::new(&config, &extra, ignored) })
     }
 
     /// Reads and checks a configuration as an update would; an empty text is the server's own. Nothing is applied. A registration runs
@@ -297,6 +301,41 @@ fn log_notes(rm: &str, config: &LoadedConfig) {
             "configuration: {more} more of these; callboard validate lists all"
         );
     }
+}
+
+/// Applications and quotas of which the answer to a configuration tells, and the log: a queue may have any number of applications.
+const CONSEQUENCES: usize = 20;
+
+/// What a configuration did to what runs, as `plan` would have told before: in the log, and given back.
+pub(super) async fn tell_consequences(rm: &str, tried: Vec<Tried>) -> Vec<Fault> {
+    if tried.is_empty() {
+        return Vec::new();
+    }
+    let now = Clock::default().now();
+    let notes = spawn_blocking(move || {
+        let fault = |(rule, message)| Fault { line: 0, column: 0, rule, message };
+        let (mut notes, mut more) = (Vec::new(), 0);
+        for Tried { before, after } in &tried {
+            let (some, beyond) =
+                before.partition.notes(after.as_ref().map(|after| &after.partition), now, CONSEQUENCES - notes.len());
+            notes.extend(some.into_iter().map(fault));
+            more += beyond;
+        }
+        if more > 0 {
+            let text = format!(
+                "{more} more applications or quotas: callboard plan lists them, before a configuration is taken"
+            );
+            notes.push(fault(("PLC-053", text)));
+        }
+        notes
+    })
+    .await;
+    // The configuration is in force, whatever breaks down here; the log has it.
+    let notes = notes.unwrap_or_default();
+    for note in &notes {
+        tracing::warn!(code = "configuration-consequence", rm, "configuration: {}: {}", note.rule, note.message);
+    }
+    notes
 }
 
 fn prefixed(mut refused: Refused, what: &str) -> Refusals {

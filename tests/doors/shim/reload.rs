@@ -143,7 +143,10 @@ async fn a_partition_goes_and_returns() {
     work(&server, "two", "root.b", "goes", 1000).await;
     placed(&mut stream, 1000).await;
 
-    assert_eq!(update(&server, CONFIG, json!({})).await, (200, json!({})));
+    let (status, answer) = update(&server, CONFIG, json!({})).await;
+    let text = answer["warnings"][0]["message"].as_str().unwrap_or_default();
+    assert_eq!((status, answer["warnings"].as_array().map(Vec::len)), (200, Some(1)), "{answer}");
+    assert!(text.starts_with("application goes ") && text.ends_with(": its partition would be removed"), "{answer}");
     let told = next(&mut stream, "application").await;
     let states: Vec<_> = told["updated"]
         .as_array()

@@ -106,6 +106,33 @@ async fn a_registration_whose_rules_cannot_be_built_says_so() {
 }
 
 #[tokio::test]
+async fn an_update_tells_whom_it_strands_in_the_words_of_the_plan() {
+    // CFG-102, PLC-053
+    let server = Server::start(&[]);
+    server.send("POST", "/si/v1/rm", &json!({"rmID": "rm-1", "config": CONFIG})).await;
+    let new = |n: u32| {
+        let user = json!({"user": "alice"});
+        json!({"applicationID": format!("app-{n:02}"), "queueName": "root.a", "partitionName": "default", "ugi": user})
+    };
+    let apps: Vec<_> = (0..25).map(new).collect();
+    assert_eq!(server.send("POST", "/si/v1/rm/rm-1/applications", &json!({"new": apps})).await.0, 202);
+    let parent = format!("{CONFIG}            queues: [{{name: x}}]\n");
+    let (_, plan) = server.send_text("POST", "/api/v1/plan", &parent, "application/yaml").await;
+    let reason = plan["partitions"][0]["applications"][0]["reason"].as_str().expect("one is stranded").to_owned();
+    let (status, answer) =
+        server.send("PUT", "/si/v1/rm/rm-1/configuration", &json!({"rmID": "rm-1", "config": parent})).await;
+    let told = told(&answer);
+    assert_eq!((status, told.len()), (200, 21), "{answer}");
+    let first = format!("application app-00 of user alice, New in queue root.a, would not be admitted: {reason}");
+    assert_eq!(told[0], (0, first));
+    assert_eq!(answer["warnings"][0]["rule"], "PLC-053");
+    assert!(told[20].1.starts_with("5 more applications or quotas: "), "{answer}");
+    // The same again changes nothing.
+    let again = server.send("PUT", "/si/v1/rm/rm-1/configuration", &json!({"rmID": "rm-1", "config": parent})).await;
+    assert_eq!(again, (200, json!({})));
+}
+
+#[tokio::test]
 async fn policy_groups_and_tags_are_shown() {
     let server = Server::start(&[]);
     let register = json!({"rmID": "rm-1", "policyGroup": "queues", "config": CONFIG});

@@ -62,6 +62,7 @@ async fn an_update_is_tried_on_all_partitions_and_then_applied_to_all() {
         [
             "[rm-1]b#1 snapshot",
             "[rm-1]a#1 snapshot",
+            "[rm-1]c#1 snapshot",
             "[rm-1]b#1 configure false",
             "[rm-1]a#1 configure false",
             "[rm-1]c#1 stop",

@@ -288,7 +288,8 @@ impl Source<'_> {
         let edited = self.config.edited(&self.partition.name, all).ok();
         let plan = edited.as_ref().map(|edited| {
             let dry_run = self.partition.dry_run(edited.conf.clone(), self.now);
-            PlanInShort { applications: dry_run.applications.len(), exceeded: dry_run.exceeded.len() }
+            let applications = dry_run.applications.len() + dry_run.more_applications;
+            PlanInShort { applications, exceeded: dry_run.exceeded.len() }
         });
         RemedyView {
             kind: kind.to_owned(),

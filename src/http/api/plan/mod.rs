@@ -21,7 +21,11 @@ use crate::{
         topology::Refusals,
     },
     config::LoadedConfig,
-    domain::{Partition, types::Nanos},
+    domain::{
+        Partition,
+        partition::dry_run::{Exceeded, LISTED},
+        types::Nanos,
+    },
     http::{
         doors::Doors,
         operation::text,
@@ -130,6 +134,8 @@ fn compute(rm: &RmEntry, config: Arc<LoadedConfig>, running: &[(PartitionEntry, 
         plan.partitions.push(match known {
             Some((_, snapshot)) => {
                 let dry_run = snapshot.partition.dry_run(conf.clone(), now);
+                plan.warnings
+                    .extend(dry_run.exceeded.iter().filter_map(Exceeded::note).take(LISTED).map(Warning::from));
                 PartitionPlan::of(&conf.name, Change::Kept, dry_run)
             }
             None => PartitionPlan::of(&conf.name, Change::Added, Partition::dry_run_of_new(conf.clone(), now)),

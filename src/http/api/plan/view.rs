@@ -134,7 +134,7 @@ pub struct Exceeded {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ConfigurationWarning")]
 pub struct Warning {
-    /// From 1.
+    /// From 1; 0 where it belongs to no line.
     pub line: usize,
     /// From 1.
     pub column: usize,
@@ -158,10 +158,10 @@ impl PartitionPlan {
         PartitionPlan {
             partition: name.to_owned(),
             change,
-            more: dry_run.more_queues + beyond(dry_run.applications.len()) + beyond(dry_run.exceeded.len()),
+            more: dry_run.more_queues + dry_run.more_applications + beyond(dry_run.exceeded.len()),
             settings: settings(dry_run.settings),
             queues: dry_run.queues.into_iter().map(queue).collect(),
-            applications: dry_run.applications.into_iter().take(LISTED).map(application).collect(),
+            applications: dry_run.applications.into_iter().map(application).collect(),
             exceeded: dry_run.exceeded.into_iter().take(LISTED).map(exceeded).collect(),
         }
     }
@@ -204,6 +204,13 @@ fn exceeded(exceeded: dry_run::Exceeded) -> Exceeded {
         limit: exceeded.limit,
         used: exceeded.used,
         preempted_after_seconds: exceeded.preempted_after.map(|after| after.as_secs()),
+    }
+}
+
+impl From<dry_run::Note> for Warning {
+    /// Of no line.
+    fn from((rule, message): dry_run::Note) -> Warning {
+        Warning { line: 0, column: 0, rule: rule.to_owned(), message }
     }
 }
 

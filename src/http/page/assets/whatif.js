@@ -147,7 +147,8 @@ export function whatif(context) {
   function planned(answer) {
     if (answer.unchanged) return [el("p", {}, "This configuration is in force: nothing would change.")];
     return [
-      answer.warnings.map((one) => el("p", { class: "muted" }, `Warning, line ${one.line}: ${one.message}`)),
+      answer.warnings.map((one) =>
+        el("p", { class: "muted" }, `Warning${one.line ? `, line ${one.line}` : ""}: ${one.message}`)),
       answer.partitions.flatMap((part) => [
         el("h3", { class: "part" }, `Partition ${part.partition}: ${part.change}`),
         setting(part.settings),

@@ -1,6 +1,9 @@
 //! Who would suffer from another configuration: applications that would not be admitted, quotas below what is used.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{Exceeded, NotAdmitted};
 use crate::{
@@ -13,29 +16,65 @@ use crate::{
     ugm::{Refusal, Who},
 };
 
-pub(super) fn not_admitted(row: &App, reason: String) -> NotAdmitted {
+fn not_admitted(row: &App, reason: String) -> NotAdmitted {
     NotAdmitted { app: row.id.clone(), queue: row.queue_path.clone(), user: row.user.clone(), state: row.state, reason }
 }
 
-/// Applications that are admitted and run now, and would not if they were submitted after the change; by id, each with
-/// the first reason that there is.
-pub(super) fn applications(now: &Partition, then: &Partition) -> Vec<NotAdmitted> {
-    let mut refused: BTreeMap<&str, NotAdmitted> = BTreeMap::new();
-    for (id, ix) in &now.app_by_id {
+/// The first so many by id, each with the first reason that there is.
+struct First {
+    most: usize,
+    rows: BTreeMap<Arc<str>, NotAdmitted>,
+    all: BTreeSet<AppIx>,
+}
+
+impl First {
+    fn of(most: usize) -> First {
+        First { most, rows: BTreeMap::new(), all: BTreeSet::new() }
+    }
+
+    fn add(&mut self, ix: AppIx, row: &App, reason: impl FnOnce() -> String) {
+        let is_listed = |rows: &BTreeMap<Arc<str>, _>| rows.last_key_value().is_some_and(|(last, _)| row.id < *last);
+        if !self.all.insert(ix) || (self.rows.len() == self.most && !is_listed(&self.rows)) {
+            return;
+        }
+        self.rows.insert(row.id.clone(), not_admitted(row, reason()));
+        if self.rows.len() > self.most {
+            self.rows.pop_last();
+        }
+    }
+
+    /// Them, and how many more there are.
+    fn listed(self) -> (Vec<NotAdmitted>, usize) {
+        let more = self.all.len() - self.rows.len();
+        (self.rows.into_values().collect(), more)
+    }
+}
+
+/// Applications that are admitted and run now, and would not if they were submitted after the change: the first by id, each with
+/// the first reason that there is, and how many more there are.
+pub(super) fn applications(now: &Partition, then: &Partition, most: usize) -> (Vec<NotAdmitted>, usize) {
+    let mut refused = First::of(most);
+    for ix in now.app_by_id.values() {
         let row = &now.apps[*ix];
         if !matches!(row.state, AppState::New | AppState::Accepted | AppState::Running | AppState::Resuming) {
             continue;
         }
-        let reason = if now.refuses(row).is_some() { None } else { then.refuses(row) };
+        let reason = then.refuses(row).filter(|_| now.refuses(row).is_none());
         if let Some(reason) = reason.or_else(|| newly_held(now, then, *ix)) {
-            refused.insert(id, not_admitted(row, reason));
+            refused.add(*ix, row, || reason);
         }
     }
-    for (ix, reason) in too_many(then) {
-        let row = &then.apps[ix];
-        refused.entry(&row.id).or_insert_with(|| not_admitted(row, reason));
+    too_many(then, &mut refused);
+    refused.listed()
+}
+
+/// The same where all of them go with their partition.
+pub(super) fn all(now: &Partition, most: usize) -> (Vec<NotAdmitted>, usize) {
+    let mut all = First::of(most);
+    for ix in now.app_by_id.values() {
+        all.add(*ix, &now.apps[*ix], || "its partition would be removed".to_owned());
     }
-    refused.into_values().collect()
+    all.listed()
 }
 
 impl Partition {
@@ -118,22 +157,24 @@ fn shown(who: Who) -> &'static str {
 }
 
 /// Applications that run beyond what would be allowed: those that started last. They go on, but would not start again.
-fn too_many(then: &Partition) -> Vec<(AppIx, String)> {
-    let mut beyond = Vec::new();
+fn too_many(then: &Partition, refused: &mut First) {
     for (at, queue) in then.queues.iter().filter(|(_, queue)| queue.max_applications > 0) {
         if queue.begun() > queue.max_applications {
             let live = then.app_by_id.values().copied();
             let below = live.filter(|ix| counts(then, *ix) && then.is_below(then.apps[*ix].queue, at));
-            beyond.extend(last(then, below, queue.max_applications).map(|ix| (ix, full(queue))));
+            for ix in last(then, below, queue.max_applications) {
+                refused.add(ix, &then.apps[ix], || full(queue));
+            }
         }
     }
     for (refusal, ids) in then.ugm.above() {
         if refusal.limit.applications > 0 && refusal.applications > refusal.limit.applications {
             let counted = ids.iter().filter_map(|id| then.app_by_id.get(id).copied());
-            beyond.extend(last(then, counted, refusal.limit.applications).map(|ix| (ix, full_for(&refusal))));
+            for ix in last(then, counted, refusal.limit.applications) {
+                refused.add(ix, &then.apps[ix], || full_for(&refusal));
+            }
         }
     }
-    beyond
 }
 
 fn counts(partition: &Partition, ix: AppIx) -> bool {
@@ -151,23 +192,34 @@ fn last(partition: &Partition, apps: impl Iterator<Item = AppIx>, limit: u64) ->
 }
 
 /// Every quota and limit below what is used.
-pub(super) fn exceeded(then: &Partition, now: Nanos) -> Vec<Exceeded> {
+pub(super) fn exceeded(before: &Partition, then: &Partition, now: Nanos) -> Vec<Exceeded> {
     let mut all = Vec::new();
     for row in then.queues.values() {
         let (queue, who) = (row.path.clone(), None);
         let preempted_after =
             row.quota_start.filter(|_| then.conf.quota_preemption).map(|at| at.minus(now).max(Nanos::ZERO));
+        let old = before.queue_by_path.get(&row.path).and_then(|ix| before.queues[*ix].max.as_ref());
+        let waits = then.conf.quota_preemption && row.managed && row.settings.quota_preemption_delay > Nanos::ZERO;
         // The cluster may be too small as well; that is nobody's setting.
         for (kind, limit) in row.max.iter().filter(|_| row.parent.is_some()).flat_map(|max| max.iter()) {
             let used = row.allocated.amount(kind);
             if used > limit {
                 let (queue, who, what) = (queue.clone(), None, kind.name().into());
-                all.push(Exceeded { queue, who, what, limit: clamp(limit), used: clamp(used), preempted_after });
+                let first = waits && preempted_after.is_none() && old.is_none_or(|old| old.get(kind).is_none());
+                all.push(Exceeded { queue, who, what, limit: clamp(limit), used: clamp(used), preempted_after, first });
             }
         }
         if row.max_applications > 0 && row.begun() > row.max_applications {
             let (limit, used) = (number(row.max_applications), number(row.begun()));
-            all.push(Exceeded { queue, who, what: APPLICATIONS.into(), limit, used, preempted_after: None });
+            all.push(Exceeded {
+                queue,
+                who,
+                what: APPLICATIONS.into(),
+                limit,
+                used,
+                preempted_after: None,
+                first: false,
+            });
         }
     }
     for (Refusal { who, name, queue, limit, used, applications }, _) in then.ugm.above() {
@@ -178,6 +230,7 @@ pub(super) fn exceeded(then: &Partition, now: Nanos) -> Vec<Exceeded> {
             limit,
             used,
             preempted_after: None,
+            first: false,
         };
         for (kind, max) in limit.resources.iter().flat_map(|max| max.iter()) {
             if used.amount(kind) > max {

@@ -19,7 +19,7 @@ use crate::{
     ugm::Who,
 };
 
-/// Queues and settings of queues that are listed: whoever has more of them looks at these first.
+/// Queues and settings of queues, and applications, that are listed: whoever has more of them looks at these first.
 pub const LISTED: usize = 10_000;
 
 /// See the module.
@@ -33,6 +33,8 @@ pub struct DryRun {
     pub more_queues: usize,
     /// Live applications that would not be admitted, or not run, as they are now; by id.
     pub applications: Vec<NotAdmitted>,
+    /// Those that are not listed.
+    pub more_applications: usize,
     /// Quotas and limits that would stand below what is used, by queue.
     pub exceeded: Vec<Exceeded>,
 }
@@ -122,21 +124,74 @@ pub struct Exceeded {
     pub used: i64,
     /// Time until what is above is preempted; `None`: it is left alone.
     pub preempted_after: Option<Nanos>,
+    /// It is left alone though quota preemption is on: there was no max of this before (QPR-004).
+    pub first: bool,
+}
+
+/// What is to be told of a configuration beside what it says itself: the rule, and the text for people.
+pub type Note = (&'static str, String);
+
+impl NotAdmitted {
+    fn note(&self) -> Note {
+        let NotAdmitted { app, queue, user, state, reason } = self;
+        let (state, reason) = (state.name(), reason.replace('\n', " "));
+        let who = format!("application {app} of user {user}, {state} in queue {queue}");
+        ("PLC-053", format!("{who}, would not be admitted: {reason}"))
+    }
+}
+
+impl Exceeded {
+    /// What quota preemption does not do, though it looks like it.
+    pub fn note(&self) -> Option<Note> {
+        let Exceeded { queue, what, limit, used, .. } = self;
+        let text = format!(
+            "max of {what} of queue {queue} is {limit} and {used} are used: quota preemption takes nothing back, since there was no max \
+             before; to have it do so, set {used} or more first, and lower that"
+        );
+        self.first.then_some(("QPR-004", text))
+    }
 }
 
 impl Partition {
-    /// What this configuration would do now.
-    pub fn dry_run(&self, conf: Arc<PartitionConf>, now: Nanos) -> DryRun {
+    /// A clone of it that has this configuration.
+    pub fn tried(&self, conf: Arc<PartitionConf>, now: Nanos) -> Partition {
         let mut trial = self.clone();
         trial.apply(Command::Configure(conf), now, &mut Vec::new());
+        trial
+    }
+
+    /// What this configuration would do now.
+    pub fn dry_run(&self, conf: Arc<PartitionConf>, now: Nanos) -> DryRun {
+        let trial = self.tried(conf, now);
         let (queues, more_queues) = queue_changes(Some(self), &trial);
+        let (applications, more_applications) = impact::applications(self, &trial, LISTED);
         DryRun {
             settings: diff(&settings::of_partition(&self.conf), &settings::of_partition(&trial.conf)),
             queues,
             more_queues,
-            applications: impact::applications(self, &trial),
-            exceeded: impact::exceeded(&trial, now),
+            applications,
+            more_applications,
+            exceeded: impact::exceeded(self, &trial, now),
         }
+    }
+
+    /// What is to be told of a configuration that a clone of it has (`None`: it is removed), in the words of a dry run: the first notes of so
+    /// many, and how many more there are.
+    pub fn notes(&self, then: Option<&Partition>, now: Nanos, most: usize) -> (Vec<Note>, usize) {
+        let (applications, more, exceeded) = match then {
+            Some(then) => {
+                let (applications, more) = impact::applications(self, then, most);
+                (applications, more, impact::exceeded(self, then, now))
+            }
+            None => {
+                let (applications, more) = impact::all(self, most);
+                (applications, more, Vec::new())
+            }
+        };
+        let room = most - applications.len();
+        let quotas: Vec<Note> = exceeded.iter().filter_map(Exceeded::note).collect();
+        let more = more + quotas.len().saturating_sub(room);
+        (applications.iter().map(NotAdmitted::note).chain(quotas.into_iter().take(room)).collect(), more)
     }
 
     /// What the end of this partition would do (CFG-095).
@@ -147,17 +202,14 @@ impl Partition {
             settings: Vec::new(),
             applications: row.apps.len(),
         };
-        let mut dry_run = DryRun {
+        let (applications, more_applications) = impact::all(self, LISTED);
+        DryRun {
             queues: self.queue_by_path.values().take(LISTED).map(|ix| gone(&self.queues[*ix])).collect(),
             more_queues: self.queue_by_path.len().saturating_sub(LISTED),
+            applications,
+            more_applications,
             ..DryRun::default()
-        };
-        for ix in self.app_by_id.values() {
-            let row = &self.apps[*ix];
-            dry_run.applications.push(impact::not_admitted(row, "its partition would be removed".to_owned()));
         }
-        dry_run.applications.sort_by(|a, b| a.app.cmp(&b.app));
-        dry_run
     }
 
     /// What a configuration for a partition that does not exist would make.

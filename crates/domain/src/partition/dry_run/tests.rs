@@ -245,6 +245,58 @@ fn quotas_below_usage() {
 }
 
 #[test]
+fn what_is_told_of_a_reload_is_what_a_dry_run_says() {
+    // CFG-100, CFG-102, PLC-053
+    let apps = [("c", "root.a", "u", 5), ("a", "root.a", "u", 5), ("b", "root.b", "u", 5), ("d", "root.d", "u", 5)];
+    let partition = running("[{name: a}, {name: b}, {name: d}]", &apps);
+    let then = partition.tried(conf("[{name: a, queues: [{name: x}]}, {name: d}]"), NOW);
+    let told = |most| {
+        let (notes, more) = partition.notes(Some(&then), NOW, most);
+        (notes.into_iter().map(|(rule, text)| format!("{rule}: {text}")).collect::<Vec<_>>(), more)
+    };
+    let parent = |app: &str| {
+        format!(
+            "PLC-053: application {app} of user u, Running in queue root.a, would not be admitted: queue root.a would be a parent: nothing \
+             more is placed in it until it is a leaf again"
+        )
+    };
+    let drains = "PLC-053: application b of user u, Running in queue root.b, would not be admitted: queue root.b would drain: failed to \
+                  place application b: application rejected: no placement rule matched";
+    assert_eq!(told(9), (vec![parent("a"), drains.to_owned(), parent("c")], 0));
+    assert_eq!((told(1), told(0)), ((vec![parent("a")], 2), (Vec::new(), 3)));
+    let (gone, more) = partition.notes(None, NOW, 1);
+    assert!(gone[0].1.ends_with("would not be admitted: its partition would be removed") && more == 3, "{gone:?}");
+}
+
+#[test]
+fn a_first_max_that_takes_nothing_is_told() {
+    // QPR-004, R7.40
+    let text = |max: &str, on: bool| {
+        let text = format!(
+            "partitions: [{{preemption: {{quotapreemptionenabled: {on}}}, queues: [{{name: root, submitacl: '*', queues: [{{name: a, \
+             resources: {{max: {max}}}, properties: {{quota.preemption.delay: 20s}}}}]}}]}}]"
+        );
+        config::load(&text).unwrap().partitions.remove(0)
+    };
+    let partition = running("[{name: a}]", &[("one", "root.a", "u", 40)]);
+    let notes = |conf| partition.notes(Some(&partition.tried(conf, NOW)), NOW, 9).0;
+    let first = notes(text("{memory: 30}", true));
+    assert!(
+        matches!(&*first, [("QPR-004", text)] if text.starts_with("max of memory of queue root.a is 30 and 40 are used: "))
+    );
+    // What would be waited for in vain, and nothing else.
+    assert_eq!(notes(text("{memory: 30}", false)), []);
+    assert_eq!(notes(text("{memory: 40}", true)), []);
+    assert_eq!(notes(conf("[{name: a, resources: {max: {memory: 30}}}]")), []);
+    let mut partition = running("[{name: a}]", &[("one", "root.a", "u", 40)]);
+    for (max, told) in [("{vcore: 9}", 0), ("{vcore: 9, memory: 30}", 1), ("{vcore: 9, memory: 20}", 0)] {
+        let then = partition.tried(text(max, true), NOW);
+        assert_eq!(partition.notes(Some(&then), NOW, 9).0.len(), told, "{max}");
+        partition = then;
+    }
+}
+
+#[test]
 fn partitions_that_come_and_go() {
     let partition = running("[{name: a}, {name: b}]", &[("one", "root.a", "u", 5)]);
     let gone = partition.dry_run_of_removal();

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use crate::{
     domain::{
         Partition,
+        alloc::Phase,
         effect::{AppEffect, Callback, Effect, NodeEffect, QueueEffect},
         event::{Change, Detail, EventKind},
         types::AppState,
@@ -104,7 +105,8 @@ impl Meter {
         }
     }
 
-    /// Goes on with a partition that was there before this process: what it counts begins anew.
+    /// Goes on with a partition that was there before this process: what it counts begins anew, with the allocations that it has,
+    /// as in a session that brings them back. Their ends will be counted.
     pub(super) fn restore(&mut self, partition: &Partition) {
         self.errors = partition.bad_updates;
         let apps = partition.app_by_id.iter().map(|(id, app)| (id.clone(), partition.apps[*app].queue_path.clone()));
@@ -113,6 +115,13 @@ impl Meter {
         for queue in partition.queue_by_path.keys() {
             metrics.queue_added(queue);
             self.shown.insert(queue.clone());
+        }
+        for app in partition.app_by_id.values().map(|app| &partition.apps[*app]) {
+            let told = app.allocs.keys().filter(|alloc| partition.allocs[**alloc].phase == Phase::Allocated).count();
+            if told > 0 {
+                metrics.containers(Containers::Allocated, told as u64);
+                metrics.queue_containers(&app.queue_path, Containers::Allocated, told as u64);
+            }
         }
     }
 
@@ -398,6 +407,35 @@ mod tests {
             ]
         );
         assert_eq!(rig.lines("state=\"decommissioned\""), ["scheduler_node{state=\"decommissioned\"} 1"]);
+    }
+
+    // REST 7.1, 7.2, 5.12
+    #[test]
+    fn what_goes_on_after_a_restart_counts_as_allocated_so_that_no_more_is_released_than_was() {
+        let mut rig = Rig::new();
+        rig.node(NodeAction::Create);
+        rig.app("app", "root.a");
+        for key in ["k1", "k2", "k3"] {
+            rig.ask("app", key, 10);
+        }
+        rig.release("k1", Termination::StoppedByRm);
+        // One more waits.
+        rig.ask("app", "k4", 90);
+        rig.metrics = Arc::new(Metrics::new().unwrap());
+        rig.meter = Meter::new(Some(rig.metrics.clone()));
+        rig.meter.restore(&rig.partition);
+        let counted = |rig: &Rig| {
+            let all = [rig.lines("attempt_total{state=\"allocated"), rig.lines("attempt_total{state=\"released")];
+            (all.concat().join(" "), rig.lines("root_a_queue_container").join(" "))
+        };
+        let all = |state: &str, count: u32| {
+            format!("scheduler_container_allocation_attempt_total{{state=\"{state}\"}} {count}")
+        };
+        let of_queue = |state: &str, count: u32| format!("root_a_queue_container{{state=\"{state}\"}} {count}");
+        assert_eq!(counted(&rig), (all("allocated", 2), of_queue("allocated", 2)));
+        rig.node(NodeAction::Decommission);
+        let both = |of: &dyn Fn(&str, u32) -> String| format!("{} {}", of("allocated", 2), of("released", 2));
+        assert_eq!(counted(&rig), (both(&all), both(&of_queue)));
     }
 
     #[test]

@@ -25,6 +25,11 @@ const FEW: usize = 1_000;
 static TURNS: LazyLock<Arc<Semaphore>> =
     LazyLock::new(|| Arc::new(Semaphore::new(available_parallelism().map_or(1, NonZero::get))));
 
+/// An answer about so many rows is long.
+pub const fn is_long(rows: usize) -> bool {
+    rows > FEW
+}
+
 /// A turn to make an answer; a short one needs none.
 #[derive(Clone, Debug)]
 pub struct Turn(Option<Arc<OwnedSemaphorePermit>>);
@@ -35,7 +40,7 @@ pub struct Turn(Option<Arc<OwnedSemaphorePermit>>);
 /// What `take` says.
 pub async fn turn<V, E>(take: impl AsyncFn() -> Result<V, E>, rows: impl FnOnce(&V) -> usize) -> Result<(V, Turn), E> {
     let taken = take().await?;
-    if rows(&taken) <= FEW {
+    if !is_long(rows(&taken)) {
         return Ok((taken, Turn(None)));
     }
     if let Ok(turn) = TURNS.clone().try_acquire_owned() {
@@ -56,7 +61,7 @@ pub async fn wait() -> Turn {
 impl Turn {
     /// The same where it turns out to be about so many rows.
     pub async fn of(self, rows: usize) -> Turn {
-        if self.0.is_none() && rows > FEW { wait().await } else { self }
+        if self.0.is_none() && is_long(rows) { wait().await } else { self }
     }
 
     /// Makes the answer, or a part of it.
@@ -107,11 +112,23 @@ impl<T> Shared<T> {
     /// # Errors
     /// What `make` says.
     pub async fn get<E>(&self, make: impl AsyncFnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
+        self.get_while(async |_| Ok(false), make).await
+    }
+
+    /// The same, or what somebody still has, where it is `as_now`.
+    ///
+    /// # Errors
+    /// What `as_now` or `make` says.
+    pub async fn get_while<E>(
+        &self,
+        as_now: impl AsyncFnOnce(&T) -> Result<bool, E>,
+        make: impl AsyncFnOnce() -> Result<T, E>,
+    ) -> Result<Arc<T>, E> {
         let asked = Instant::now();
         let mut last = self.0.lock().await;
         if let Some((begun, made)) = &*last
-            && *begun >= asked
             && let Some(made) = made.upgrade()
+            && (*begun >= asked || as_now(&made).await?)
         {
             return Ok(made);
         }
@@ -138,15 +155,17 @@ impl<K: Eq + Hash, T> SharedBy<K, T> {
     /// # Errors
     /// What `make` says.
     pub async fn get<E>(&self, key: K, make: impl AsyncFnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
-        let shared = {
-            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            // Those whom nobody waits for go before more room is made.
-            if all.len() == all.capacity() {
-                all.retain(|_, shared| Arc::strong_count(shared) > 1);
-            }
-            all.entry(key).or_default().clone()
-        };
-        shared.get(make).await
+        self.of(key).get(make).await
+    }
+
+    /// What is shared by those who want this.
+    pub fn of(&self, key: K) -> Arc<Shared<T>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those whom nobody waits for go before more room is made.
+        if all.len() == all.capacity() {
+            all.retain(|_, shared| Arc::strong_count(shared) > 1);
+        }
+        all.entry(key).or_default().clone()
     }
 }
 
@@ -209,6 +228,19 @@ mod tests {
         assert!(others.await.into_iter().all(|other| *other.unwrap() == 1));
         // Nothing was kept.
         assert_eq!(*shared.get(async || Ok::<_, Infallible>(9)).await.unwrap(), 9);
+    }
+
+    #[tokio::test]
+    async fn what_somebody_still_has_is_shared_as_long_as_it_is_as_now() {
+        let (shared, made) = (Shared::default(), AtomicU32::new(0));
+        let get = |as_now: bool| {
+            let made = &made;
+            shared.get_while(async move |_| Ok::<_, Infallible>(as_now), async || Ok(made.fetch_add(1, SeqCst)))
+        };
+        let first = get(true).await.unwrap();
+        assert_eq!((*first, *get(true).await.unwrap(), *get(false).await.unwrap()), (0, 0, 1));
+        // Nobody has the newest one any more.
+        assert_eq!(*get(true).await.unwrap(), 2);
     }
 
     #[tokio::test]

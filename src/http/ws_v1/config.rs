@@ -44,7 +44,7 @@ pub fn config(req: &HttpRequest, state: &RestState) -> Result<Reply, Failure> {
     let accept = req.headers().get(header::ACCEPT).map(header::HeaderValue::as_bytes);
     if accept == Some(b"application/json") {
         // The one JSON document without a newline at its end (REST 1.5).
-        return Ok(Reply { body: json::compact(&Json(&shown(rm))), ..Reply::json(&()) });
+        return Ok(Reply { body: json::compact(&Json(&shown(rm))).into(), ..Reply::json(&()) });
     }
     Ok(Reply::data(YAML, shown(rm).to_yaml().into_bytes()))
 }

@@ -90,7 +90,7 @@ mod tests {
         });
         wait.recv_timeout(std::time::Duration::from_secs(10)).ok();
         drop(wait);
-        let text = String::from_utf8(stack().body).unwrap();
+        let text = String::from_utf8(stack().body.to_vec()).unwrap();
         drop(done);
         named.unwrap().join().unwrap();
         assert!(text.contains("\"called-thread\" ["), "{text}");
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(profile("/debug/pprof/cmdline").status, StatusCode::OK);
         let heap = profile("/debug/pprof/heap");
         assert_eq!(heap.status, StatusCode::NOT_FOUND);
-        assert!(String::from_utf8(heap.body).unwrap().contains("cmdline, goroutine, threadcreate"));
-        assert!(String::from_utf8(profiles().body).unwrap().contains("<a href='cmdline'>"));
+        assert!(String::from_utf8(heap.body.to_vec()).unwrap().contains("cmdline, goroutine, threadcreate"));
+        assert!(String::from_utf8(profiles().body.to_vec()).unwrap().contains("<a href='cmdline'>"));
     }
 }

@@ -68,7 +68,7 @@ async fn answer(
             state.about_all(make).await
         }
         Endpoint::PlacementRules => Ok(Reply::json(&rules::rules(&view().await?))),
-        Endpoint::Queues => state.about(param(0), |view| found(queues::tree(view), "Queue not found")).await,
+        Endpoint::Queues => state.about(req.uri(), param(0), |view| found(queues::tree(view), "Queue not found")).await,
         Endpoint::Queue => {
             let name = param(1).to_owned();
             let subtree = url::query_value(query, "subtree").is_some();
@@ -76,9 +76,9 @@ async fn answer(
                 let queue = queue(view, &checks::unescape(&name)?)?;
                 found(queues::one(view, queue, subtree), "Queue not found")
             };
-            state.about(param(0), make).await
+            state.about(req.uri(), param(0), make).await
         }
-        Endpoint::Nodes => state.about(param(0), |view| Ok(Reply::list(nodes::each(view)))).await,
+        Endpoint::Nodes => state.about(req.uri(), param(0), |view| Ok(Reply::list(nodes::each(view)))).await,
         Endpoint::Node => {
             let view = view().await?;
             found(url::named(param(1), |id| nodes::node(&view, id)), "Node not found")
@@ -87,7 +87,7 @@ async fn answer(
             let name = checks::unescape(param(1))?;
             checks::queue_name(&name)?;
             let make = move |view: &View| Ok(Reply::list(applications::of_queue(view, queue(view, &name)?, None)));
-            state.about(param(0), make).await
+            state.about(req.uri(), param(0), make).await
         }
         Endpoint::QueueApplicationsByState => {
             let (name, list) = (param(1).to_owned(), param(2).to_owned());
@@ -97,7 +97,7 @@ async fn answer(
                 checks::queue_app_list(&list)?;
                 Ok(Reply::list(applications::of_queue(view, queue, status?)))
             };
-            state.about(param(0), make).await
+            state.about(req.uri(), param(0), make).await
         }
         Endpoint::QueueApplication => {
             let (name, id) = (checks::unescape(param(1))?, param(2).to_owned());
@@ -105,14 +105,14 @@ async fn answer(
                 let queue = if name.is_empty() { None } else { Some(queue(view, &name)?) };
                 found(url::named(&id, |id| applications::find(view, queue, id)), "Application not found")
             };
-            state.about(param(0), make).await
+            state.about(req.uri(), param(0), make).await
         }
         Endpoint::Application => {
             let id = param(1).to_owned();
             let make = move |view: &View| {
                 found(url::named(&id, |id| applications::find(view, None, id)), "Application not found")
             };
-            state.about(param(0), make).await
+            state.about(req.uri(), param(0), make).await
         }
         Endpoint::ApplicationsByState => {
             let list = param(1).to_owned();
@@ -122,16 +122,16 @@ async fn answer(
                 let status = if list == checks::AppList::Active { status? } else { None };
                 Ok(Reply::list(applications::each(view, list, status)))
             };
-            state.about(param(0), make).await
+            state.about(req.uri(), param(0), make).await
         }
-        Endpoint::Users => state.about(param(0), |view| Ok(Reply::json(&usage::users(view)))).await,
+        Endpoint::Users => state.about(req.uri(), param(0), |view| Ok(Reply::json(&usage::users(view)))).await,
         Endpoint::User => {
             let view = view().await?;
             let name = checks::unescape(param(1))?;
             checks::user_name(&name)?;
             found(usage::user(&view, &name), "User not found")
         }
-        Endpoint::Groups => state.about(param(0), |view| Ok(Reply::json(&usage::groups(view)))).await,
+        Endpoint::Groups => state.about(req.uri(), param(0), |view| Ok(Reply::json(&usage::groups(view)))).await,
         Endpoint::Group => {
             let view = view().await?;
             let name = checks::unescape(param(1))?;
@@ -171,5 +171,5 @@ fn found<T: Serialize>(value: Option<T>, missing: &str) -> Result<Reply, Failure
 async fn buffered(response: HttpResponse) -> Result<Reply, Failure> {
     let status = response.status();
     let body = body::to_bytes(response.into_body()).await.unwrap_or_default();
-    Ok(Reply { status, body: body.to_vec(), ..Reply::json(&()) })
+    Ok(Reply { status, body, ..Reply::json(&()) })
 }

@@ -39,7 +39,7 @@ pub struct Reply {
     /// Whether browsers of other origins may read it.
     pub cors: bool,
     /// The body.
-    pub body: Vec<u8>,
+    pub body: Bytes,
 }
 
 /// Why a handler has no data: the error body of REST 2.
@@ -93,12 +93,17 @@ impl Reply {
 
     /// A document of this type, below `/ws/v1` readable for other origins.
     pub fn data(content_type: &'static str, body: Vec<u8>) -> Reply {
-        Reply { status: StatusCode::OK, content_type, cors: true, body }
+        Reply { status: StatusCode::OK, content_type, cors: true, body: body.into() }
     }
 
     /// Plain text of the transport layer.
     pub fn plain(status: StatusCode, text: &str) -> Reply {
-        Reply { status, content_type: "text/plain; charset=utf-8", cors: false, body: text.as_bytes().to_vec() }
+        Reply {
+            status,
+            content_type: "text/plain; charset=utf-8",
+            cors: false,
+            body: Bytes::copy_from_slice(text.as_bytes()),
+        }
     }
 }
 
@@ -252,7 +257,7 @@ mod tests {
     fn error_bodies() {
         let reply = Reply::from(Failure::not_found("Queue not found"));
         let body = "{\"status_code\":404,\"message\":\"Queue not found\",\"description\":\"Queue not found\"}\n";
-        assert_eq!(String::from_utf8(reply.body).unwrap(), body);
+        assert_eq!(reply.body, body);
         assert_eq!(reply.status, StatusCode::NOT_FOUND);
     }
 

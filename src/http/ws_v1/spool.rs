@@ -145,3 +145,39 @@ impl Write for Spool {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_nothing_is_given_up() {
+        let (end, mut ended) = oneshot::channel();
+        let endless = move |to: &mut dyn Write| {
+            let mut written = 0;
+            let error = loop {
+                match to.write_all(&[b'a'; CHUNK]) {
+                    Ok(()) => written += 1,
+                    Err(error) => break error,
+                }
+            };
+            let _ = end.send((error.kind(), written));
+            Err(error)
+        };
+        let response = send(&TestRequest::default().to_http_request(), endless).await;
+        let mut waited = 0;
+        // The writer has a thread of its own: the clock may be ahead of it.
+        let told = loop {
+            if let Ok(told) = ended.try_recv() {
+                break told;
+            }
+            tokio::time::advance(Duration::from_secs(1)).await;
+            waited += 1;
+        };
+        assert_eq!(told, (io::ErrorKind::TimedOut, WAITING));
+        assert!(waited >= STALLED.as_secs(), "{waited} s");
+        drop(response);
+    }
+}

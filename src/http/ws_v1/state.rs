@@ -2,12 +2,14 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicI64, Ordering::Relaxed},
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use actix_web::http::Uri;
+use bytes::Bytes;
 use futures::future::join_all;
 use tokio::{sync::Mutex, time::timeout};
 
@@ -30,7 +32,7 @@ use crate::{
     domain::{Partition, partition::Tables, types::Nanos},
     http::{
         api::{overdue::OverdueDrains, trends::series::Trends},
-        long,
+        long::{self, SharedBy},
     },
     messages::{
         journal::GetOverdue,
@@ -63,6 +65,8 @@ pub struct RestState {
     pub dumping: Arc<Mutex<()>>,
     /// What several scrapes are answered with.
     pub scrapes: Scrapes,
+    /// Long answers that somebody reads, by what was asked for.
+    lists: SharedBy<String, Made>,
     /// Resource journals.
     journals: Option<Arc<Journals>>,
     /// Who changed what, where that is kept on disk.
@@ -82,6 +86,7 @@ impl RestState {
             trends: Arc::default(),
             dumping: Arc::default(),
             scrapes: Scrapes::default(),
+            lists: SharedBy::default(),
             journals: None,
             audit: None,
         }
@@ -158,16 +163,31 @@ impl RestState {
         take(entry).await.ok_or_else(no_partition)
     }
 
-    /// An answer about a partition. One of many rows does not hold up what else its worker does.
+    /// An answer about a partition. One of many rows does not hold up what else its worker does, and those who want the same at
+    /// the same time, or while a slow reader still has it and nothing has changed, have one text.
     ///
     /// # Errors
     /// There is no such partition, or what `make` says.
-    pub async fn about<F>(&self, name: &str, make: F) -> Result<Reply, Failure>
+    pub async fn about<F>(&self, uri: &Uri, name: &str, make: F) -> Result<Reply, Failure>
     where
         F: FnOnce(&View) -> Result<Reply, Failure> + Send + 'static,
     {
-        let (view, turn) = long::turn(async || self.view(name).await, View::rows).await?;
-        turn.make(move || make(&view)).await?
+        let view = self.view(name).await?;
+        if !long::is_long(view.rows()) {
+            return make(&view);
+        }
+        // What waits for its turn holds no old rows.
+        drop(view);
+        let as_now = async |made: &Made| Ok::<_, Failure>(made.is_of(&self.view(name).await?));
+        let make = async || {
+            let (view, turn) = long::turn(async || self.view(name).await, View::rows).await?;
+            let (snapshot, shown) = (Arc::downgrade(&view.snapshot), view.shown.clone());
+            let reply = turn.make(move || make(&view)).await??;
+            Ok(Made { snapshot, shown, reply })
+        };
+        let made = self.lists.of(uri.to_string()).get_while(as_now, make).await?;
+        let Reply { status, content_type, cors, .. } = made.reply;
+        Ok(Reply { status, content_type, cors, body: Bytes::from_owner(Body(made)) })
     }
 
     /// The same about all partitions.
@@ -241,6 +261,28 @@ async fn take(entry: &PartitionEntry) -> Option<View> {
     Some(View { rm: entry.rm.clone(), shown: entry.shown.clone(), snapshot })
 }
 
+/// A long answer, and what it was made of.
+struct Made {
+    snapshot: Weak<Snapshot>,
+    shown: Arc<str>,
+    reply: Reply,
+}
+
+impl Made {
+    fn is_of(&self, view: &View) -> bool {
+        self.shown == view.shown && self.snapshot.upgrade().is_some_and(|made| Arc::ptr_eq(&made, &view.snapshot))
+    }
+}
+
+/// Keeps it until it is sent, so that others may have it, too.
+struct Body(Arc<Made>);
+
+impl AsRef<[u8]> for Body {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.reply.body
+    }
+}
+
 /// A partition as it was at one moment.
 #[derive(Clone)]
 pub struct View {
@@ -282,4 +324,37 @@ pub fn now() -> Nanos {
     }
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Nanos(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        actors::topology::Registration,
+        domain::command::{AddApplication, Command},
+        messages::partition::Commands,
+    };
+
+    #[actix::test]
+    async fn readers_of_a_long_answer_have_one_text_as_long_as_nothing_changes() {
+        let topology = crate::actors::rm::tests::topology();
+        let queues: String = (0..1_100).map(|n| format!("{{name: q{n}}}, ")).collect();
+        let config = format!("partitions: [{{name: default, queues: [{{name: root, queues: [{queues}]}}]}}]");
+        let registration = Registration { rm: "rm".into(), config, ..Registration::default() };
+        let epoch = topology.register(registration).await.expect("registered").epoch;
+        let state = RestState::new(topology, Arc::new(Metrics::new().expect("metrics")));
+        let read = async |uri: &'static str| {
+            let make = |view: &View| Ok(Reply::list(view.partition().queue_by_path.keys()));
+            state.about(&Uri::from_static(uri), "default", make).await.expect("a list").body
+        };
+        let queues = "/ws/v1/partition/default/queues";
+        let slow = read(queues).await;
+        let (again, other) = (read(queues).await, read("/ws/v1/partition/default/queues?subtree").await);
+        assert!(slow.len() > 10_000 && slow == other);
+        assert!(slow.as_ptr() == again.as_ptr() && slow.as_ptr() != other.as_ptr());
+        let app = AddApplication { id: "app".into(), queue: "root.q1".into(), ..AddApplication::default() };
+        let change = Commands::of(epoch, vec![Command::Applications { new: vec![app], remove: Vec::new() }]);
+        state.listing().partitions[0].addr.send(change).await.expect("taken");
+        assert_ne!(read(queues).await.as_ptr(), slow.as_ptr(), "as it is now");
+    }
 }

@@ -127,7 +127,7 @@ pub fn load(text: &str) -> Result<LoadedConfig, Refused> {
         let detail = "they come with the registration of a resource manager, or with --set";
         warnings.add(at, "CFG-005", "settings under `extra` are read over", detail);
     }
-    if scheduler.partitions.iter().flatten().next().is_none() {
+    if scheduler.partitions.is_none() {
         let at = yaml::At { line: 1, column: 1 };
         warnings.add(at, "CFG-003", "the configuration has no partitions", "all that is sent under it is rejected");
     }

@@ -49,6 +49,12 @@ class Shim:
                     for line in lines:
                         if line.strip():
                             self.handle(json.loads(line))
+            except urllib.error.HTTPError as refused:
+                if refused.code in (404, 409, 410):
+                    # A resource manager that is to live for longer registers again here, and tells what runs.
+                    print(f"gone      {json.load(refused)['detail']}")
+                    return
+                time.sleep(0.2)
             except (OSError, ValueError):
                 time.sleep(0.2)
 

@@ -37,6 +37,8 @@ async fn a_button_of_the_cluster_does_what_it_says_when_it_is_pressed() {
     // The same element now, with other words.
     press(&format!("Let {other} lead again")).await;
     common::answer("not drained", status, |status| !drained(status)).await;
+    // With one of its own, the other leads as many as it should: none is handed over by itself.
+    second.register("rm-2", &[]).await;
     // One comes before the other, and its row takes the place of that one's.
     browser.until(&button(&format!("Have {other} lead rm-1"))).await;
     first.register("rm-0", &[]).await;

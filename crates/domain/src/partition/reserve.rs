@@ -286,12 +286,7 @@ impl Partition {
     }
 
     /// An ask with a reservation fits the limits of its queues and its user: what it has preempted is its own, and others stay clear
-    /// of what is promised.
-    pub(super) fn reserved_ask_fits_limits(&self, alloc: AllocIx) -> bool {
-        self.limit_of_reserved(alloc).is_ok()
-    }
-
-    /// The same; the error is the limit that holds it back.
+    /// of what is promised. The error is the limit that holds it back.
     pub(super) fn limit_of_reserved(&self, alloc: AllocIx) -> Result<(), Reason> {
         let row = &self.allocs[alloc];
         let queue = self.apps[row.app].queue;

@@ -2,7 +2,7 @@
 //! else in the order of queues, applications, asks and nodes. Each step makes the decision that the rules make; only what
 //! is known to be impossible is not looked at.
 
-use super::{Cx, Partition};
+use super::{Cx, Partition, Reason};
 use crate::{
     alloc::{LogEntry, Phase},
     app::{GroupKey, Hold},
@@ -337,9 +337,9 @@ impl Partition {
     pub(super) fn take(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) -> Result<Outcome, Hold> {
         let placement = match self.check(alloc, node) {
             Ok(placement) => placement,
-            Err(super::Reason::User) => return Err(Hold::UserQuota),
-            Err(super::Reason::Queue(level)) => return Err(self.hold_of(level)),
-            Err(super::Reason::Node) => return Err(Hold::Nodes),
+            Err(Reason::User) => return Err(Hold::UserQuota),
+            Err(Reason::Queue(level)) => return Err(self.hold_of(level)),
+            Err(Reason::Node) => return Err(Hold::Nodes),
         };
         self.note_passed(alloc, cx);
         if self.ask_shim {
@@ -433,13 +433,8 @@ impl Partition {
     }
 
     fn hold_ask(&mut self, alloc: AllocIx, hold: Hold, before: Option<Hold>, cx: &mut Cx) {
+        let Some(hold) = self.own_hold(alloc, hold) else { return self.note_passed(alloc, cx) };
         match hold {
-            // What fills queue and user is promised to this very ask.
-            Hold::UserQuota | Hold::QueueQuota | Hold::ClusterFull
-                if self.has_claim(alloc) && self.reserved_ask_fits_limits(alloc) =>
-            {
-                self.note_passed(alloc, cx);
-            }
             Hold::UserQuota => {
                 self.log(alloc, "Not enough user quota", cx.now);
                 let row = &mut self.allocs[alloc];
@@ -477,7 +472,10 @@ impl Partition {
                     self.message_of(alloc, &text, cx);
                 }
                 // A cluster that is too small is no limit: that the ask waits for nodes is told once a second.
-                let level = self.queue_fits(self.apps[app].queue, &resource).err();
+                let level = match self.has_claim(alloc) {
+                    true => self.queue_has_room(self.apps[app].queue, &resource).err(),
+                    false => self.queue_fits(self.apps[app].queue, &resource).err(),
+                };
                 if hold == Hold::QueueQuota
                     && (begins || before == Some(Hold::ClusterFull))
                     && let Some(level) = level
@@ -493,6 +491,20 @@ impl Partition {
             Hold::RequiredNode => self.note_passed(alloc, cx),
             Hold::GangRoom => self.hold_in_gang(alloc, cx),
             Hold::Gang | Hold::Failures => {}
+        }
+    }
+
+    /// What holds back an ask of a group that a limit holds back: what fills queue and user may be promised to this very ask.
+    fn own_hold(&self, alloc: AllocIx, hold: Hold) -> Option<Hold> {
+        if !matches!(hold, Hold::UserQuota | Hold::QueueQuota | Hold::ClusterFull) || !self.has_claim(alloc) {
+            return Some(hold);
+        }
+        match self.limit_of_reserved(alloc).err()? {
+            Reason::User => Some(Hold::UserQuota),
+            // R7.33: for one that requires its node the cluster is no limit.
+            Reason::Queue(level) if level == self.root && self.allocs[alloc].spec.required_node.is_some() => None,
+            Reason::Queue(level) => Some(self.hold_of(level)),
+            Reason::Node => Some(Hold::Nodes),
         }
     }
 

@@ -345,3 +345,41 @@ fn nobody_preempts_for_what_the_limits_of_the_user_will_not_allow() {
         }
     }
 }
+
+#[test]
+fn what_is_promised_to_an_ask_is_no_limit_that_holds_it_back() {
+    // SEEDS S7: the cluster is full until its victims are gone. Another ask finds the limit used up by the promise.
+    let limits = [
+        A_AND_B.replace("{memory: 50}", "{memory: 20}, max: {memory: 20}"),
+        A_AND_B
+            .replace("{name: a, ", "{name: a, limits: [{limit: alice, users: [alice], maxresources: {memory: 20}}], "),
+    ];
+    for limit in limits {
+        for required in [false, true] {
+            let mut env = Env::new(&tree(&limit));
+            env.node("n1", 100);
+            env.app("app-a", "root.a");
+            env.app("app-b", "root.b");
+            env.ask((0..5).map(|n| Ask::new("app-b", &format!("v{n}"), 20).preempts()).collect());
+            env.heard();
+            let ask = |key: &str| match required {
+                true => Ask::new("app-a", key, 20).requires("n1"),
+                false => Ask::new("app-a", key, 20).preempts(),
+            };
+            env.ask(vec![ask("k1")]);
+            env.pass(4);
+            let told = env.heard();
+            assert!(told.contains(&"released v4 Preempted".to_owned()), "{told:?}");
+            assert!(!told.contains(&"k1 Skipped".to_owned()), "{limit} {required}: {told:?}");
+            env.ask(vec![ask("k2")]);
+            env.pass(4);
+            let told = env.heard();
+            assert!(!told.contains(&"k1 Skipped".to_owned()), "{limit} {required}: {told:?}");
+            assert!(told.contains(&"k2 Skipped".to_owned()), "{limit} {required}: {told:?}");
+            env.confirm_all();
+            let told = env.heard();
+            assert!(told.contains(&"new k1 on n1".to_owned()), "{told:?}");
+            assert!(!told.contains(&"k1 Skipped".to_owned()), "{limit} {required}: {told:?}");
+        }
+    }
+}

@@ -61,7 +61,8 @@ fn who_takes_the_place_of_its_placeholder_is_asked_about_with_all_that_it_takes_
     // R6.9: while the placeholder was there, the shim was asked only whether the node will do (`allocate: false`).
     let mut env = agreed(false);
     env.confirm_all();
-    assert_eq!(env.heard(), [""; 0]);
+    // R3.18: told as by a shim that is not asked.
+    assert_eq!(env.heard(), ["gang Completing", "gang Running"]);
     let [question] = &env.questions[..] else { panic!("{:?}", keys(&env)) };
     assert!(matches!(question.kind, QuestionKind::Fits { allocate: true }));
     assert_eq!(keys(&env), ["r1 on n1"]);
@@ -71,6 +72,33 @@ fn who_takes_the_place_of_its_placeholder_is_asked_about_with_all_that_it_takes_
     let heard = env.heard();
     assert!(["new r1 on n1", "new large on n2"].iter().all(|told| heard.iter().any(|one| one == told)), "{heard:?}");
     assert_eq!(env.partition.reservations, 0);
+}
+
+#[test]
+fn what_is_asked_about_again_blinks_only_where_nothing_else_is_left() {
+    // R3.16, R3.18
+    for (more, told) in [("ask", &[][..]), ("placeholder", &[]), ("nothing", &["gang Completing", "gang Running"])] {
+        let mut env = Env::calm(QUEUES);
+        env.apply(Command::AskPredicates(true));
+        env.node("n1", 20);
+        let placeholders = if more == "placeholder" { 2 } else { 1 };
+        env.gang("gang", "root.a", 4 * placeholders, "Soft");
+        env.ask((0..placeholders).map(|n| Ask::new("gang", &format!("p{n}"), 4).placeholder("tg")).collect());
+        env.answer_all();
+        env.ask(vec![Ask::new("gang", "r1", 4).group("tg")]);
+        env.answer_all();
+        if more == "ask" {
+            env.ask(vec![Ask::new("gang", "large", 50)]);
+        }
+        env.heard();
+        env.confirm_all();
+        assert_eq!(env.heard(), told, "{more}");
+        env.answer_all();
+        assert_eq!(env.heard(), ["new r1 on n1"], "{more}");
+        env.remove_app("gang");
+        env.confirm_all();
+        env.assert_empty();
+    }
 }
 
 #[test]
@@ -101,7 +129,12 @@ fn what_something_came_between_is_asked_about_again() {
             env.ask(vec![spread("app-3", "free", 1)]);
             env.heard();
             env.confirm_all();
-            assert_eq!((keys(&env), env.heard()), (vec![format!("r1 on {node}")], vec![]), "not announced before");
+            let heard = env.heard();
+            assert_eq!(
+                (keys(&env), heard.len()),
+                (vec![format!("r1 on {node}")], 2),
+                "not announced before: {heard:?}"
+            );
             assert_eq!(env.partition.reservations, 1);
             if !fits {
                 env.refuse("r1", node);

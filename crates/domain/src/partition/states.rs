@@ -6,7 +6,7 @@ use super::{Cx, Partition, deadlines::Deadline};
 use crate::{
     effect::Callback,
     event::{Change, Detail, EventKind},
-    types::{AppIx, AppState, Nanos, QueueIx},
+    types::{AllocIx, AppIx, AppState, Nanos, QueueIx},
 };
 
 /// What may happen to an application (R3.2).
@@ -232,6 +232,16 @@ impl Partition {
     /// charged, and waits all the same as far as anybody knows.
     pub(super) fn is_done(&self, ix: AppIx) -> bool {
         self.is_idle(ix) && self.apps[ix].gang.awaiting_shim == 0
+    }
+
+    /// It would complete if this ask did not wait.
+    pub(super) fn is_done_but_for(&self, ask: AllocIx) -> bool {
+        let waiting = &self.allocs[ask];
+        let row = &self.apps[waiting.app];
+        let gang = &row.gang;
+        let nothing_else = gang.placeholders == 0 && gang.swaps == 0 && gang.awaiting_shim == 0 && row.asking == 0;
+        let on_its_way_out = row.expiring || row.removing;
+        nothing_else && !on_its_way_out && row.allocated.is_zero() && *row.pending == *waiting.resource
     }
 }
 

@@ -86,8 +86,8 @@ pub fn is_forced(tags: &Texts) -> bool {
 ///
 /// A rule that fails is passed over, so that it defeats neither later rules nor recovery; where nothing else is found
 /// its error is the reason. A queue that cannot be made is passed over as well, for later rules and the default queue, but
-/// not for recovery: without one of them the application is rejected, forced or not (PLC-035). An empty list is one that
-/// could not be built: everything is rejected (CFG-098, PLC-003).
+/// not for recovery: without one of them the application is rejected, forced or not (PLC-035). A name of the recovery queue
+/// is a rule that fails (PLC-044). An empty list is one that could not be built: everything is rejected (CFG-098, PLC-003).
 pub fn place(rules: &[RuleConf], app: &Submission<'_>, queues: &dyn QueueLookup) -> Placement {
     if rules.is_empty() {
         return nowhere(reason::not_placed(app.app, reason::NO_MATCH));

@@ -279,7 +279,9 @@ fn recovery_queue_cannot_be_named() {
     assert_eq!(placed(&rules, "root.@recovery@", &there), rejected(NO_MATCH));
     assert_eq!(run_as(&rules, "root.@recovery@", "alice", FORCED, &there), Placement::Recovery);
     // Naming it by force goes there in any case.
-    assert_eq!(run_as(&rules, "root.@recovery@", "alice", FORCED, &open(&[])), Placement::Recovery);
+    for queue in ["root.@recovery@", "root.a.@Recovery@.b"] {
+        assert_eq!(run_as(&rules, queue, "alice", FORCED, &open(&[])), Placement::Recovery, "{queue}");
+    }
     let plain = [rule("provided", "")];
     assert_eq!(run_as(&plain, "root.@recovery@", "alice", FORCED, &open(&[])), Placement::Recovery);
 }

@@ -105,23 +105,21 @@ fn filter(filter: &Filter) -> FilterSpec {
 
 fn queue(queue: &Queue, path: &str, warnings: &mut Faults) -> QueueConf {
     let name = queue.name.value.to_ascii_lowercase();
-    for (map, what) in [(&queue.properties, "properties"), (&queue.template.properties, "childtemplate")] {
-        unreadable(map, &format!("{what} of queue {path}"), warnings);
-    }
-    for (what, map) in [
-        ("max", &queue.resources.max),
-        ("guaranteed", &queue.resources.guaranteed),
-        ("childtemplate max", &queue.template.resources.max),
-        ("childtemplate guaranteed", &queue.template.resources.guaranteed),
-    ] {
-        zeros(what, map.as_ref(), path, warnings);
-    }
+    unreadable(&queue.properties, &format!("properties of queue {path}"), warnings);
+    zeros("max", queue.resources.max.as_ref(), path, warnings);
+    zeros("guaranteed", queue.resources.guaranteed.as_ref(), path, warnings);
     let template = template(&queue.template);
-    if template.is_some() && !queue.is_parent() {
+    let ignored = template.is_some() && !queue.is_parent();
+    if ignored {
         let text = "childtemplate of a leaf does nothing: it is for the queues that placement makes below a parent";
         warnings.add(queue.name.at, "TPL-001", text, format!("queue {path}"));
+    } else {
+        unreadable(&queue.template.properties, &format!("childtemplate of queue {path}"), warnings);
+        zeros("childtemplate max", queue.template.resources.max.as_ref(), path, warnings);
+        zeros("childtemplate guaranteed", queue.template.resources.guaranteed.as_ref(), path, warnings);
     }
     if let Some(TemplateConf { max: Some(max), guaranteed: Some(guaranteed), .. }) = &template
+        && !ignored
         && !max.fits_or_unlimited(guaranteed)
     {
         // CFG-041 refuses it where a queue is configured so.

@@ -330,8 +330,11 @@ fn guarantees_of_a_template_above_its_max() {
         load(&text).unwrap().warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     assert_eq!(told("{guaranteed: {memory: 50}, max: {vcore: 1}}"), Vec::<String>::new());
+    let bad =
+        queue("").replace("{maxapplications: 1}", "{resources: {max: {memory: x, vcore: 0}}, properties: {x.y: z}}");
     assert_eq!(told("{guaranteed: {memory: 5}, max: {memory: 5}}"), Vec::<String>::new());
     let text = "6:39: CFG-045: guaranteed resource map[memory:6 vcore:1000] of childtemplate is larger than its maximum \
+    assert_eq!(told(&bad), [text], "that is all there is to say of it");
                 resource map[memory:5], which counts (queue root.p)";
     assert_eq!(told("{guaranteed: {vcore: 1, memory: 6}, max: {memory: 5}}"), [text]);
 }
@@ -357,7 +360,7 @@ fn validate_conf_endpoint() {
         refused(b"partitions: [{queues: [{name: a, submitacl: 'a  b'}]}]"),
         "multiple spaces found in ACL: 'a  b'"
     );
-    let template = b"partitions: [{queues: [{name: a, childtemplate: {resources: {max: {memory: x}}}}]}]";
+    let template = b"partitions: [{queues: [{name: a, parent: true, childtemplate: {resources: {max: {memory: x}}}}]}]";
     assert_eq!(refused(template), "invalid quantity");
     assert!(refused(b"partitions: [{queues: [], placementrules: [{name: nosuch}]}]").starts_with("unknown rule name"));
     assert_eq!(warned(b"partitions: [{queues: [{name: ROOT}]}]"), Ok(vec![])); // CFG-014

@@ -104,9 +104,12 @@ fn queue(queue: &Queue, path: &str, above: Option<&Resource>, faults: &mut Fault
     promised
 }
 
-/// Quantities of a template, as they will be read when it is used (CFG-045); how they relate to each other and to the
-/// limits above is not checked (TPL-007).
+/// Quantities of a template, as they will be read when it is used (CFG-045), which that of a leaf never is (TPL-001); how they relate
+/// to each other and to the limits above is not checked (TPL-007).
 fn template(queue: &Queue, path: &str, faults: &mut Faults) {
+    if !queue.is_parent() {
+        return;
+    }
     let here = format!("childtemplate of queue {path}");
     for map in [&queue.template.resources.guaranteed, &queue.template.resources.max] {
         quantities(map.as_ref(), &here, faults);

@@ -235,6 +235,8 @@ fn quantities() {
     assert_eq!(limits("", "[{users: [u], maxresources: {memory: x}}]"), "invalid quantity");
     for template in ["{resources: {max: {memory: x}}}", "{resources: {guaranteed: {memory: x}}}"] {
         assert_eq!(queues(&format!("[{{name: root, childtemplate: {template}}}]")), "invalid quantity");
+        // TPL-001: on a leaf it is ignored.
+        assert_eq!(queues(&format!("[{{name: a, childtemplate: {template}}}]")), "ok");
     }
 }
 

@@ -19,6 +19,9 @@ pub fn read(file: &Path) -> Result<Value, String> {
 /// Reads a text.
 fn value_of(text: &str) -> Result<Value, String> {
     let read = yaml::read(text).map_err(|error| format!("{}:{}: {}", error.at.line, error.at.column, error.message))?;
+    if let Some(at) = yaml::behind_first_document(text) {
+        return Err(format!("{}:{}: a second document is not read: write one", at.line, at.column));
+    }
     read.map_or(Ok(Value::Null), |node| value(&node))
 }
 
@@ -73,6 +76,7 @@ mod tests {
     fn faults_have_a_place() {
         assert!(value_of("a: [1").unwrap_err().contains(':'));
         assert_eq!(value_of("a: 1\na: 2\n").unwrap_err(), "2:1: a is there twice");
+        assert_eq!(value_of("a: 1\n---\nb: 2\n").unwrap_err(), "3:1: a second document is not read: write one");
         assert_eq!(value_of("[a]: 1\n").unwrap_err(), "1:1: a key is a !!seq, but may be a text");
         assert!(read(Path::new("/no/such/file")).unwrap_err().starts_with("/no/such/file: cannot be read: "));
     }

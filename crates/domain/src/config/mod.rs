@@ -127,6 +127,10 @@ pub fn load(text: &str) -> Result<LoadedConfig, Refused> {
         let detail = "they come with the registration of a resource manager, or with --set";
         warnings.add(at, "CFG-005", "settings under `extra` are read over", detail);
     }
+    if let Some(at) = yaml::behind_first_document(text) {
+        let detail = "all partitions belong into the first, without `---` between them";
+        warnings.add(at, "CFG-004", "a second YAML document is not read", detail);
+    }
     if scheduler.partitions.is_none() {
         let at = yaml::At { line: 1, column: 1 };
         warnings.add(at, "CFG-003", "the configuration has no partitions", "all that is sent under it is rejected");

@@ -51,6 +51,34 @@ fn first_document_only() {
     // CFG-004, test idea 3
     let config = load("partitions: [{queues: []}]\n---\nnonsense: [").unwrap();
     assert_eq!(config.partitions.len(), 1);
+    let told = |text: &str| load(text).unwrap().warnings.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let rest = |at: &str| {
+        format!(
+            "{at}: CFG-004: a second YAML document is not read (all partitions belong into the first, without `---` between them)"
+        )
+    };
+    let first = "partitions: [{queues: []}]\n";
+    for (text, at) in [
+        (format!("{first}---\nnonsense: ["), "3:1"),
+        (format!("\u{feff}# c\n---\n{first}\n--- # c\n\n# c\n  partitions:\n"), "8:3"),
+        (format!("%YAML 1.2\n--- {{{}}}\n--- x\n", first.trim_end()), "3:5"),
+        (format!("{first}...\n%YAML 1.2\n---\r\na: b\n"), "5:1"),
+        (format!("{first}...\na: b\n"), "3:1"),
+    ] {
+        assert_eq!(told(&text), [rest(at)], "{text:?}");
+    }
+    for text in ["---\n", "...\n", "---\n# c\n...\n \n---\n", "# c: d\n"] {
+        assert_eq!(told(&format!("{first}{text}")), Vec::<String>::new(), "{text:?}");
+        assert_eq!(told(&format!("---\n{first}{text}")), Vec::<String>::new(), "{text:?}");
+    }
+    let none = told(&format!("---\n---\n{first}"));
+    assert_eq!(
+        none,
+        [
+            "1:1: CFG-003: the configuration has no partitions (all that is sent under it is rejected)".into(),
+            rest("3:1")
+        ]
+    );
 }
 
 #[test]
@@ -302,8 +330,11 @@ fn what_has_no_effect_where_it_stands() {
             "partitions:\n- queues:\n  - name: root\n    queues:\n    - name: a\n      {more}childtemplate: {{maxapplications: 1}}\n"
         )
     };
+    let bad =
+        queue("").replace("{maxapplications: 1}", "{resources: {max: {memory: x, vcore: 0}}, properties: {x.y: z}}");
     let text = "5:13: TPL-001: childtemplate of a leaf does nothing: it is for the queues that placement makes below a parent (queue root.a)";
     assert_eq!(told(&queue("")), [text]);
+    assert_eq!(told(&bad), [text], "that is all there is to say of it");
     assert_eq!(told(&queue("parent: true\n      ")), Vec::<String>::new());
 }
 
@@ -330,11 +361,8 @@ fn guarantees_of_a_template_above_its_max() {
         load(&text).unwrap().warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     assert_eq!(told("{guaranteed: {memory: 50}, max: {vcore: 1}}"), Vec::<String>::new());
-    let bad =
-        queue("").replace("{maxapplications: 1}", "{resources: {max: {memory: x, vcore: 0}}, properties: {x.y: z}}");
     assert_eq!(told("{guaranteed: {memory: 5}, max: {memory: 5}}"), Vec::<String>::new());
     let text = "6:39: CFG-045: guaranteed resource map[memory:6 vcore:1000] of childtemplate is larger than its maximum \
-    assert_eq!(told(&bad), [text], "that is all there is to say of it");
                 resource map[memory:5], which counts (queue root.p)";
     assert_eq!(told("{guaranteed: {vcore: 1, memory: 6}, max: {memory: 5}}"), [text]);
 }

@@ -163,6 +163,27 @@ pub fn read(text: &str) -> Result<Option<Arc<Node>>, SyntaxError> {
     }
 }
 
+/// Where something stands behind the first document of a text: nobody reads it (CFG-004).
+pub fn behind_first_document(text: &str) -> Option<At> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let (mut begun, mut over) = (false, false);
+    for (number, line) in text.lines().enumerate() {
+        let mark = |mark: &str| line.strip_prefix(mark).filter(|rest| rest.is_empty() || rest.starts_with([' ', '\t']));
+        let (begins, ends) = (mark("---"), mark("..."));
+        over |= begun && (begins.is_some() || ends.is_some());
+        begun |= begins.is_some();
+        let written = begins.or(ends).unwrap_or(line).trim_start_matches([' ', '\t']);
+        if written.is_empty() || written.starts_with('#') || line.starts_with('%') && (over || !begun) {
+            continue;
+        }
+        if over {
+            return Some(At { line: number + 1, column: line[..line.len() - written.len()].chars().count() + 1 });
+        }
+        begun = true;
+    }
+    None
+}
+
 /// The text from the first line on that is not blank and no comment.
 fn without_first_comments(text: &str) -> Option<&str> {
     let mut lines = text.split_inclusive(['\n', '\r']);

@@ -242,8 +242,8 @@ async fn at_the_bound_of_bytes_nothing_new_is_placed_and_confirmations_go_on() {
     let group = async || server.get("/api/v1/cluster").await.1["resourceManagers"][0].clone();
     let group = common::answer("the log", group, |group| group["bytes"].as_u64() < Some(1 << 20)).await;
     assert_eq!(group["maxBytes"], 1_048_576, "{group}");
-    // Where no snapshot makes enough of it: the present configuration is in each.
-    let config = format!("# {}\n{}", "z".repeat(900_000), crate::shim::server::CONFIG);
+    // Where no snapshot makes enough of it: the present configuration is in each, and larger than the bound.
+    let config = format!("# {}\n{}", "z".repeat(1_060_000), crate::shim::server::CONFIG);
     let (status, body) = server.send("PUT", "/si/v1/rm/rm-1/configuration", &json!({"config": config})).await;
     assert_eq!(status, 200, "{body}");
     let info = server.until(|info| info["full"].is_string()).await;

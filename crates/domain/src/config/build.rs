@@ -109,26 +109,24 @@ fn queue(queue: &Queue, path: &str, warnings: &mut Faults) -> QueueConf {
     zeros("max", queue.resources.max.as_ref(), path, warnings);
     zeros("guaranteed", queue.resources.guaranteed.as_ref(), path, warnings);
     let template = template(&queue.template);
-    let ignored = template.is_some() && !queue.is_parent();
-    if ignored {
+    if template.is_some() && !queue.is_parent() {
         let text = "childtemplate of a leaf does nothing: it is for the queues that placement makes below a parent";
         warnings.add(queue.name.at, "TPL-001", text, format!("queue {path}"));
     } else {
         unreadable(&queue.template.properties, &format!("childtemplate of queue {path}"), warnings);
         zeros("childtemplate max", queue.template.resources.max.as_ref(), path, warnings);
         zeros("childtemplate guaranteed", queue.template.resources.guaranteed.as_ref(), path, warnings);
-    }
-    if let Some(TemplateConf { max: Some(max), guaranteed: Some(guaranteed), .. }) = &template
-        && !ignored
-        && !max.fits_or_unlimited(guaranteed)
-    {
-        // CFG-041 refuses it where a queue is configured so.
-        let text = format!(
-            "guaranteed resource {guaranteed} of childtemplate is larger than its maximum resource {max}, which counts"
-        );
-        let amounts = queue.template.resources.guaranteed.iter().flat_map(|map| map.values());
-        let at = amounts.map(|amount| amount.at).min().unwrap_or(queue.at);
-        warnings.add(at, "CFG-045", text, format!("queue {path}"));
+        if let Some(TemplateConf { max: Some(max), guaranteed: Some(guaranteed), .. }) = &template
+            && !max.fits_or_unlimited(guaranteed)
+        {
+            // CFG-041 refuses it where a queue is configured so.
+            let text = format!(
+                "guaranteed resource {guaranteed} of childtemplate is larger than its maximum resource {max}, which counts"
+            );
+            let amounts = queue.template.resources.guaranteed.iter().flat_map(|map| map.values());
+            let at = amounts.map(|amount| amount.at).min().unwrap_or(queue.at);
+            warnings.add(at, "CFG-045", text, format!("queue {path}"));
+        }
     }
     QueueConf {
         name: name.as_str().into(),

@@ -381,8 +381,7 @@ impl Partition {
             let goes_on = matches!(self.apps[app].state, AppState::Accepted | AppState::Running);
             self.undo_swap_of_real(real, cx);
             self.drop_placeholder(placeholder, cx);
-            self.keep_place(real, node, created, cx);
-            if goes_on && self.is_done_but_for(real) {
+            if self.keep_place(real, node, created, cx) && goes_on && self.is_done_but_for(real) {
                 // R3.18: told as where the real one takes the place at once.
                 self.fire(app, AppEvent::Complete, None, cx);
                 self.fire(app, AppEvent::Run, None, cx);

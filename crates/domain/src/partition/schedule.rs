@@ -326,6 +326,15 @@ impl Partition {
         if level == self.root { Hold::ClusterFull } else { Hold::QueueQuota }
     }
 
+    /// What holds back where this is in the way.
+    fn hold_by(&self, reason: Reason) -> Hold {
+        match reason {
+            Reason::User => Hold::UserQuota,
+            Reason::Queue(level) => self.hold_of(level),
+            Reason::Node => Hold::Nodes,
+        }
+    }
+
     /// The level of the queues that has no room for an ask of this group. One that requires its node is not held back by the
     /// cluster, which is full where its nodes are: on its own it may preempt (R7.33).
     pub(super) fn level_against(&self, app: AppIx, key: &GroupKey) -> Option<QueueIx> {
@@ -335,12 +344,7 @@ impl Partition {
 
     /// Places an ask on a node, or asks the shim first.
     pub(super) fn take(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) -> Result<Outcome, Hold> {
-        let placement = match self.check(alloc, node) {
-            Ok(placement) => placement,
-            Err(Reason::User) => return Err(Hold::UserQuota),
-            Err(Reason::Queue(level)) => return Err(self.hold_of(level)),
-            Err(Reason::Node) => return Err(Hold::Nodes),
-        };
+        let placement = self.check(alloc, node).map_err(|reason| self.hold_by(reason))?;
         self.note_passed(alloc, cx);
         if self.ask_shim {
             return Ok(self.ask_shim_first(&placement, node, cx));
@@ -472,13 +476,12 @@ impl Partition {
                     self.message_of(alloc, &text, cx);
                 }
                 // A cluster that is too small is no limit: that the ask waits for nodes is told once a second.
-                let level = match self.has_claim(alloc) {
-                    true => self.queue_has_room(self.apps[app].queue, &resource).err(),
-                    false => self.queue_fits(self.apps[app].queue, &resource).err(),
-                };
                 if hold == Hold::QueueQuota
                     && (begins || before == Some(Hold::ClusterFull))
-                    && let Some(level) = level
+                    && let Some(level) = match self.has_claim(alloc) {
+                        true => self.queue_has_room(self.apps[app].queue, &resource).err(),
+                        false => self.queue_fits(self.apps[app].queue, &resource).err(),
+                    }
                 {
                     let path = self.queues[level].path.clone();
                     self.skipped(alloc, &format!("held back by the max of queue {path}"), cx);
@@ -499,13 +502,9 @@ impl Partition {
         if !matches!(hold, Hold::UserQuota | Hold::QueueQuota | Hold::ClusterFull) || !self.has_claim(alloc) {
             return Some(hold);
         }
-        match self.limit_of_reserved(alloc).err()? {
-            Reason::User => Some(Hold::UserQuota),
-            // R7.33: for one that requires its node the cluster is no limit.
-            Reason::Queue(level) if level == self.root && self.allocs[alloc].spec.required_node.is_some() => None,
-            Reason::Queue(level) => Some(self.hold_of(level)),
-            Reason::Node => Some(Hold::Nodes),
-        }
+        let hold = self.hold_by(self.limit_of_reserved(alloc).err()?);
+        // R7.33: for one that requires its node the cluster is no limit.
+        (hold != Hold::ClusterFull || self.allocs[alloc].spec.required_node.is_none()).then_some(hold)
     }
 
     /// A placeholder waits for room for its whole gang (SEEDS S11): told as of any other ask that a limit holds back.

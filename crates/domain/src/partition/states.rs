@@ -224,8 +224,13 @@ impl Partition {
 
     /// Nothing pending and nothing real allocated, nor on its way to either.
     pub(super) fn is_idle(&self, ix: AppIx) -> bool {
+        self.apps[ix].pending.is_zero() && self.has_nothing_real(ix)
+    }
+
+    /// Nothing real allocated, nor on its way to it.
+    fn has_nothing_real(&self, ix: AppIx) -> bool {
         let row = &self.apps[ix];
-        row.pending.is_zero() && row.allocated.is_zero() && row.gang.swaps == 0 && row.asking == 0
+        row.allocated.is_zero() && row.gang.swaps == 0 && row.asking == 0
     }
 
     /// It completes when an allocation goes (R3.15): it is idle, and no placeholder is being asked about either. Such a one is
@@ -238,10 +243,9 @@ impl Partition {
     pub(super) fn is_done_but_for(&self, ask: AllocIx) -> bool {
         let waiting = &self.allocs[ask];
         let row = &self.apps[waiting.app];
-        let gang = &row.gang;
-        let nothing_else = gang.placeholders == 0 && gang.swaps == 0 && gang.awaiting_shim == 0 && row.asking == 0;
+        let no_placeholder = row.gang.placeholders == 0 && row.gang.awaiting_shim == 0;
         let on_its_way_out = row.expiring || row.removing;
-        nothing_else && !on_its_way_out && row.allocated.is_zero() && *row.pending == *waiting.resource
+        no_placeholder && !on_its_way_out && self.has_nothing_real(waiting.app) && *row.pending == *waiting.resource
     }
 }
 

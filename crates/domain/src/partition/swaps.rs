@@ -306,10 +306,11 @@ impl Partition {
     }
 
     /// A placeholder is gone for good, and the shim has to agree once more to the real ask that takes its place: the node, and the
-    /// room in the queue, are kept for it, and it is asked about before anything else. `created`: when the placeholder was.
-    pub(super) fn keep_place(&mut self, real: AllocIx, node: Option<NodeIx>, created: Nanos, cx: &mut Cx) {
+    /// room in the queue, are kept for it, and it is asked about before anything else. `created`: when the placeholder was. False where it does not wait
+    /// any more.
+    pub(super) fn keep_place(&mut self, real: AllocIx, node: Option<NodeIx>, created: Nanos, cx: &mut Cx) -> bool {
         let row = &mut self.allocs[real];
-        let Some(node) = node.filter(|_| !row.is_free() && row.phase == Phase::Pending) else { return };
+        let Some(node) = node.filter(|_| !row.is_free() && row.phase == Phase::Pending) else { return false };
         row.placeholder_used = true;
         row.requested = created;
         let group = row.spec.task_group.clone();
@@ -319,5 +320,6 @@ impl Partition {
         }
         self.reserve(real, node, cx);
         self.questions.kept.insert(real);
+        true
     }
 }

@@ -1,7 +1,8 @@
 //! Releases of the shim that cross one of the scheduler's.
 
 use callboard::domain::{
-    command::NodeAction,
+    command::{Command, NodeAction},
+    effect::{Callback, Effect},
     event::{Change, Detail, EventKind},
     types::{AppState, Termination},
 };
@@ -218,4 +219,30 @@ fn a_partition_that_ends_tells_of_its_queues_and_limits_and_of_each_application_
     assert_eq!((queues.len(), queues.last().map(String::as_str)), (made, Some("root")));
     assert_eq!(told(EventKind::UserGroup, Change::Remove, Detail::UserLimit), ["alice"]);
     assert_eq!(told(EventKind::App, Change::Set, Detail::AppCompleted), ["app-1"]);
+}
+
+#[test]
+fn an_application_that_had_ended_already_is_completed_when_its_partition_goes() {
+    // R3.2, R3.3, CFG-095
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 20);
+    for app in ["done", "runs"] {
+        env.app(app, "root.a");
+        env.ask(vec![Ask::new(app, app, 10)]);
+    }
+    env.release("done", "done", Termination::StoppedByRm);
+    let (mut partition, mut effects) = (env.partition.clone(), Vec::new());
+    partition.apply(Command::Stop, env.now, &mut effects);
+    while partition.dismantle(1, env.now, &mut effects) {}
+    let told = effects.iter().filter_map(|effect| match effect {
+        Effect::Callback(Callback::UpdatedApplication { app, state, message, .. }) => {
+            Some(format!("{app} {state}: {message}"))
+        }
+        _ => None,
+    });
+    let told: Vec<String> = told.collect();
+    assert_eq!(
+        told,
+        ["done Completed: completeApplication", "runs Failing: PartitionRemoved", "runs Failed: PartitionRemoved"]
+    );
 }

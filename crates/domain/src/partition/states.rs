@@ -21,7 +21,7 @@ pub(super) enum AppEvent {
 
 impl AppEvent {
     /// The name that state updates carry where no reason is given (R3.3).
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             AppEvent::Run => "runApplication",
             AppEvent::Complete => "completeApplication",

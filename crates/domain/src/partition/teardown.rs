@@ -88,8 +88,9 @@ impl Partition {
         if last == AppState::Failed {
             cx.message(EventKind::App, &id, &"".into(), (Change::Set, Detail::AppFailed), PARTITION_REMOVED, None);
         }
+        let why = if last == AppState::Completed { AppEvent::Complete.name() } else { PARTITION_REMOVED };
         for state in failing.then_some(AppState::Failing).into_iter().chain([last]) {
-            let (app, at, message) = (id.clone(), cx.now, PARTITION_REMOVED.into());
+            let (app, at, message) = (id.clone(), cx.now, why.into());
             told.push(Callback::UpdatedApplication { app, state, at, message });
         }
     }

@@ -250,6 +250,23 @@ fn what_the_shares_were_too_small_for_goes_from_whom_most_is_left() {
 }
 
 #[test]
+fn a_victim_that_is_too_large_is_counted_and_nothing_is_claimed() {
+    // EVT-01A, EVT-046
+    let mut env = Env::calm(&yaml(&leaf("{memory: 100}", "5s")));
+    env.node("n1", 200);
+    env.app("app-1", "root.a");
+    env.ask(vec![Ask::new("app-1", "k", 50).preempts()]);
+    env.reload(&yaml(&leaf("{memory: 45}", "5s")));
+    env.pass(6);
+    let event = env.events.iter().find(|e| e.detail == Detail::QueuePreemption).expect("a summary");
+    assert_eq!(
+        &*event.message,
+        "Quota Preemption results summary: preemptable resources: map[memory:5], claimed resources: nil resource, \
+         selected victims: 1, preempted victims: 0"
+    );
+}
+
+#[test]
 fn usage_above_the_max_that_stays_is_told_once() {
     // R7.47, EVT-04C
     let mut env = Env::calm(&parent(100, "{name: a}, {name: b}"));

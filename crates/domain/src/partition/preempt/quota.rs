@@ -12,7 +12,7 @@ use super::{
 use crate::{
     event::{Change, Detail, EventKind},
     node_index::sortable,
-    resources::{Resource, ResourceType},
+    resources::{Resource, ResourceType, Shown},
     types::{Nanos, QueueIx},
 };
 
@@ -206,10 +206,11 @@ impl Partition {
         if counts == 0 {
             return;
         }
+        let preempted = taken.preempted;
+        let claimed = Shown((preempted > 0).then_some(&taken.resource));
         let text = format!(
-            "Quota Preemption results summary: preemptable resources: {amount}, claimed resources: {}, selected victims: {candidates}, \
-             preempted victims: {}",
-            taken.resource, taken.preempted
+            "Quota Preemption results summary: preemptable resources: {amount}, claimed resources: {claimed}, \
+             selected victims: {candidates}, preempted victims: {preempted}"
         );
         let (path, max) = (row.path.clone(), row.max.clone().map(Arc::new));
         cx.message(EventKind::Queue, &path, &"".into(), (Change::Set, Detail::QueuePreemption), &text, max);

@@ -1,27 +1,99 @@
-//! Who takes a long answer as fast as it comes shares its worker with others: after some bytes they have their turn.
+//! Who takes a long answer as fast as it comes shares its worker with others: after some bytes they have their turn. Many such
+//! answers go on one after the other, and between two of them all else that the worker has to do: with 50 streams of events a
+//! request does not wait for a piece of each.
 
 use std::{
+    cell::RefCell,
+    collections::VecDeque,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
 };
 
-use actix_web::body::{BodySize, MessageBody};
+use actix_web::{
+    body::{BodySize, MessageBody},
+    rt,
+};
 use bytes::Bytes;
+use tokio::task::yield_now;
 
 /// So many bytes are a turn: what a socket takes in some ten microseconds.
 const TURN: usize = 64 << 10;
 
+thread_local! {
+    /// Those of this worker.
+    static QUEUE: RefCell<Queue> = RefCell::default();
+}
+
+/// Answers that have had their turn, in the order in which they go on.
+#[derive(Default)]
+struct Queue {
+    /// The place of the first of those that wait.
+    first: u64,
+    waiting: VecDeque<Waker>,
+    /// A task lets them go on.
+    goes: bool,
+}
+
+impl Queue {
+    /// A place behind all others.
+    fn join(waker: Waker) -> u64 {
+        QUEUE.with_borrow_mut(|queue| {
+            queue.waiting.push_back(waker);
+            if !queue.goes {
+                queue.goes = true;
+                rt::spawn(go_on(Ends));
+            }
+            queue.first + queue.waiting.len() as u64 - 1
+        })
+    }
+
+    fn next() -> Option<Waker> {
+        QUEUE.with_borrow_mut(|queue| {
+            let next = queue.waiting.pop_front()?;
+            queue.first += 1;
+            Some(next)
+        })
+    }
+}
+
+/// Lets one after the other go on, each when all else that was ready has been done.
+async fn go_on(_ends: Ends) {
+    loop {
+        yield_now().await;
+        match Queue::next() {
+            Some(next) => next.wake(),
+            None => return,
+        }
+    }
+}
+
+/// Nobody lets them go on any more: none is left, or the worker ends.
+struct Ends;
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        QUEUE.with_borrow_mut(|queue| queue.goes = false);
+        while let Some(next) = Queue::next() {
+            next.wake();
+        }
+    }
+}
+
 /// See the module. Without it a connection goes on for as long as its socket takes what there is.
 pub struct InTurns<B> {
     body: B,
+    /// What is left of a piece that is longer than a turn.
+    left: Bytes,
     /// Bytes since the others had their turn.
     taken: usize,
+    /// Its place among those that wait.
+    place: Option<u64>,
 }
 
 impl<B> InTurns<B> {
     /// Of this answer.
     pub fn new(body: B) -> InTurns<B> {
-        InTurns { body, taken: 0 }
+        InTurns { body, left: Bytes::new(), taken: 0, place: None }
     }
 }
 
@@ -34,34 +106,104 @@ impl<B: MessageBody + Unpin> MessageBody for InTurns<B> {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, B::Error>>> {
         if self.taken >= TURN {
-            self.taken = 0;
-            context.waker().wake_by_ref();
-            return Poll::Pending;
+            let place = *self.place.get_or_insert_with(|| Queue::join(context.waker().clone()));
+            if place >= QUEUE.with_borrow(|queue| queue.first) {
+                return Poll::Pending;
+            }
+            (self.taken, self.place) = (0, None);
         }
-        let piece = ready!(Pin::new(&mut self.body).poll_next(context));
-        self.taken += piece.as_ref().map_or(0, |piece| piece.as_ref().map_or(0, Bytes::len));
-        Poll::Ready(piece)
+        if self.left.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_next(context)) {
+                Some(Ok(piece)) => self.left = piece,
+                end => return Poll::Ready(end),
+            }
+        }
+        let turn = self.left.len().min(TURN);
+        self.taken += turn;
+        Poll::Ready(Some(Ok(self.left.split_to(turn))))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{convert::Infallible, future::poll_fn};
+    use std::{convert::Infallible, future::poll_fn, rc::Rc};
 
     use actix_web::body::BodyStream;
-    use futures::{FutureExt as _, StreamExt as _, stream};
+    use futures::{FutureExt as _, StreamExt as _, future::join_all, stream};
 
     use super::*;
 
-    #[tokio::test]
+    /// An answer that never ends, in pieces of so many bytes.
+    fn endless(piece: usize) -> InTurns<impl MessageBody<Error = Infallible> + Unpin> {
+        let pieces = stream::repeat(Bytes::from(vec![b'x'; piece]));
+        InTurns::new(BodyStream::new(pieces.map(Ok::<_, Infallible>)))
+    }
+
+    async fn read<B: MessageBody<Error = Infallible> + Unpin>(body: &mut InTurns<B>) -> usize {
+        poll_fn(|context| Pin::new(&mut *body).poll_next(context)).await.unwrap().unwrap().len()
+    }
+
+    #[actix_web::test]
     async fn who_takes_all_at_once_lets_others_have_their_turn() {
-        let pieces = stream::repeat(Bytes::from_static(&[b'x'; TURN / 4]));
-        let endless = pieces.map(Ok::<_, Infallible>);
-        let mut body = InTurns::new(BodyStream::new(endless));
-        let mut read = || poll_fn(|context| Pin::new(&mut body).poll_next(context)).now_or_never().is_some();
-        for _ in 0..3 {
-            let turn: Vec<bool> = (0..5).map(|_| read()).collect();
-            assert_eq!(turn, [true, true, true, true, false]);
+        let mut body = endless(TURN / 4);
+        // After the first turn one piece has been read when the next is counted.
+        for pieces in [4, 3, 3] {
+            let turn: Vec<usize> = std::iter::from_fn(|| read(&mut body).now_or_never()).collect();
+            assert_eq!(turn, vec![TURN / 4; pieces]);
+            // It is still not its turn, however often it is asked.
+            assert_eq!(read(&mut body).now_or_never(), None);
+            assert_eq!(read(&mut body).await, TURN / 4);
         }
+    }
+
+    #[actix_web::test]
+    async fn a_long_piece_is_several_turns_and_none_of_it_is_lost() {
+        let mut body = InTurns::new(Bytes::from((0..=255).cycle().take(3 * TURN + 7).collect::<Vec<u8>>()));
+        assert_eq!(body.size(), BodySize::Sized(3 * TURN as u64 + 7));
+        let mut whole = Vec::new();
+        let mut lengths = Vec::new();
+        while let Some(piece) = poll_fn(|context| Pin::new(&mut body).poll_next(context)).await {
+            let piece = piece.unwrap();
+            lengths.push(piece.len());
+            whole.extend(piece);
+        }
+        assert_eq!(lengths, [TURN, TURN, TURN, 7]);
+        assert!(whole.into_iter().eq((0..=255).cycle().take(3 * TURN + 7)));
+    }
+
+    #[actix_web::test]
+    async fn between_two_of_many_long_answers_all_else_is_done() {
+        let turns = Rc::new(RefCell::new(Vec::new()));
+        let readers = (0..5).map(|reader| {
+            let turns = turns.clone();
+            rt::spawn(async move {
+                let mut body = endless(TURN);
+                for _ in 0..4 {
+                    read(&mut body).await;
+                    turns.borrow_mut().push(Some(reader));
+                }
+            })
+        });
+        let readers: Vec<_> = readers.collect();
+        // Each has had the turn that it has at once.
+        yield_now().await;
+        assert_eq!(turns.take().len(), 5);
+        let other = rt::spawn({
+            let turns = turns.clone();
+            async move {
+                for _ in 0..15 {
+                    turns.borrow_mut().push(None);
+                    yield_now().await;
+                }
+            }
+        });
+        join_all(readers).await;
+        other.await.unwrap();
+        let turns = turns.take();
+        let together = turns.chunk_by(|one, next| one.is_some() == next.is_some()).filter(|turns| turns[0].is_some());
+        assert!(together.clone().all(|turns| turns.len() == 1), "{turns:?}");
+        // One after the other.
+        let order: Vec<u32> = turns.iter().flatten().copied().collect();
+        assert_eq!(order, [0, 1, 2, 3, 4].repeat(3));
     }
 }

@@ -474,7 +474,7 @@ fn wire(
         arbiter
     };
     let control = arbiter();
-    let pool = (0..cores().saturating_sub(1).max(1)).map(|_| arbiter()).collect();
+    let pool = (0..cores()).map(|_| arbiter()).collect();
     let events = EventActor::start_in_arbiter(&control, |_| events);
     let kept = data.map(|data| data.join("journal"));
     let journals = Arc::new(Journals::new(control.clone(), kept, journal::Settings::default()));

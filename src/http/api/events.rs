@@ -40,7 +40,7 @@ use crate::{
         operation::{count, text, yes_or_no},
         problem::Problem,
         route::{Access, Route},
-        ws_v1::events::{host, host_header, records::Encoder, split},
+        ws_v1::events::{host, host_header, records::Encoder},
     },
     messages::event::{Ended, FollowError, LineForm, LogPage, ReadError, StreamReader, TooManyStreams},
 };
@@ -220,7 +220,7 @@ impl Reading {
 
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if let Some(piece) = split(&mut self.ready) {
+            if let Some(piece) = self.ready.pop_front() {
                 return Some(piece);
             }
             if self.done {

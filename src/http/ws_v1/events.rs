@@ -30,8 +30,6 @@ use crate::{
 
 /// Past records that are encoded at a time.
 const HISTORY_STEP: usize = 256;
-/// Largest piece that is handed to a connection at once.
-const PIECE: usize = 64 * 1024;
 /// What a stream says last that could not keep up (EVT-085).
 const CLOSED_BY_PRODUCER: &str = "Event stream was closed by the producer";
 
@@ -113,16 +111,6 @@ pub(in crate::http) fn host_header(req: &HttpRequest) -> &str {
     header.or_else(|| req.uri().host()).unwrap_or_default()
 }
 
-/// The next piece of what is ready.
-pub(in crate::http) fn split(ready: &mut VecDeque<Bytes>) -> Option<Bytes> {
-    let first = ready.front_mut()?;
-    let piece = first.split_to(first.len().min(PIECE));
-    if first.is_empty() {
-        ready.pop_front();
-    }
-    Some(piece)
-}
-
 /// What a stream still has to write.
 struct Writing {
     ready: VecDeque<Bytes>,
@@ -148,7 +136,7 @@ fn body(opened: OpenedStream) -> impl Stream<Item = Result<Bytes, Infallible>> {
 impl Writing {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if let Some(piece) = split(&mut self.ready) {
+            if let Some(piece) = self.ready.pop_front() {
                 return Some(piece);
             }
             if let Some(past) = self.past() {

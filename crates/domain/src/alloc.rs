@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::coded::{Once, list, map, variants};
+use super::coded::{Once, Skip, list, map, variants};
 use super::{
     resources::Resource,
     sorted::Texts,
-    table::Free,
+    table::{Changed, Free},
     types::{AllocIx, AppIx, Nanos, NodeIx, ShapeIx},
 };
 
@@ -151,6 +151,8 @@ pub struct Alloc {
     pub failures: Option<Box<Failures>>,
     /// Its place is free.
     pub free: Free,
+    /// Its last change.
+    pub changed: Changed,
 }
 
 /// One entry of an ask's log.
@@ -209,6 +211,7 @@ impl Alloc {
             log: Vec::new(),
             failures: None,
             free: Free::default(),
+            changed: Changed::default(),
         }
     }
 
@@ -296,6 +299,7 @@ map!(Alloc {
     28 free,
     29 told_gone,
     30 failures,
+    31 changed as Skip,
 });
 list!(LogEntry { message, last, count });
 list!(Failures { count, node, until });

@@ -9,7 +9,7 @@ use super::{
     rare::Rare,
     resources::Resource,
     sorted::Texts,
-    table::Free,
+    table::{Changed, Free},
     types::{AllocIx, Nanos},
 };
 
@@ -124,6 +124,8 @@ pub struct Node {
     pub resizes: Vec<(Nanos, Resource)>,
     /// Its place is free.
     pub free: Free,
+    /// Its last change.
+    pub changed: Changed,
 }
 
 impl Node {
@@ -173,6 +175,7 @@ map!(Node {
     16 claimed,
     17 resizes,
     18 newest as Skip,
+    19 changed as Skip,
 });
 
 impl Coded for Asked {

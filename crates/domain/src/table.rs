@@ -3,6 +3,7 @@
 use std::{
     marker::PhantomData,
     ops::{Index, IndexMut},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use super::{
@@ -22,14 +23,37 @@ pub trait Row: Clone {
     fn free(&self) -> Free;
     /// The mark to change: only a table can.
     fn free_mut(&mut self) -> &mut Free;
+
+    /// Where its last change is noted, in tables of which somebody wants to know it.
+    fn changed_mut(&mut self) -> Option<&mut Changed> {
+        None
+    }
 }
 
 /// Whether the place of a row is free. Only its [`Table`] changes that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Free(bool);
 
+/// The last change of a row, counted by its table: greater than those before, and told from those of all other tables of this process. A
+/// row may have been written where it is another one, and was not where it is the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Changed(u64);
+
+impl Changed {
+    /// Before the first change of a table that is new. A table would have to count for a year to come to what the next one counts.
+    fn none_yet() -> Changed {
+        static TABLES: AtomicU64 = AtomicU64::new(1);
+        Changed(TABLES.fetch_add(1, Relaxed) << 44)
+    }
+
+    fn next(&mut self) -> Changed {
+        self.0 += 1;
+        *self
+    }
+}
+
 macro_rules! row {
-    ($($name:ty),+ $(,)?) => {$(
+    ($($name:ty $(, $changed:ident)?);+ $(;)?) => {$(
         impl Row for $name {
             fn free(&self) -> Free {
                 self.free
@@ -38,6 +62,10 @@ macro_rules! row {
             fn free_mut(&mut self) -> &mut Free {
                 &mut self.free
             }
+
+            $(fn changed_mut(&mut self) -> Option<&mut Changed> {
+                Some(&mut self.$changed)
+            })?
         }
 
         impl $name {
@@ -49,7 +77,13 @@ macro_rules! row {
     )+};
 }
 
-row!(crate::queue::Queue, crate::node::Node, crate::app::App, crate::alloc::Alloc, crate::partition::shapes::Shape);
+row! {
+    crate::queue::Queue;
+    crate::node::Node, changed;
+    crate::app::App;
+    crate::alloc::Alloc, changed;
+    crate::partition::shapes::Shape;
+}
 
 /// Rows in chunks of `N`; see the module. A clone costs one reference per chunk.
 ///
@@ -68,12 +102,13 @@ pub struct Table<K, T, const N: usize> {
     rows: CowVec<T, N>,
     /// Free places; the one that became free last is used first.
     pub(crate) vacant: Vec<K>,
+    changes: Changed,
     key: PhantomData<K>,
 }
 
 impl<K, T, const N: usize> Default for Table<K, T, N> {
     fn default() -> Self {
-        Table { rows: CowVec::default(), vacant: Vec::new(), key: PhantomData }
+        Table { rows: CowVec::default(), vacant: Vec::new(), changes: Changed::none_yet(), key: PhantomData }
     }
 }
 
@@ -85,19 +120,21 @@ impl<K: Key, T: Row, const N: usize> Table<K, T, N> {
 
     /// Adds a row that knows its place.
     pub fn add_with(&mut self, row: impl FnOnce(K) -> T) -> K {
-        match self.vacant.pop() {
-            Some(key) => {
-                self.rows[key.ix()] = row(key);
-                key
-            }
-            None => K::from(self.rows.push(row(K::from(self.rows.len())))),
+        let key = self.vacant.pop().unwrap_or_else(|| K::from(self.rows.len()));
+        let mut row = row(key);
+        note(&mut self.changes, &mut row);
+        if key.ix() == self.rows.len() {
+            self.rows.push(row);
+        } else {
+            self.rows[key.ix()] = row;
         }
+        key
     }
 
     /// A row goes. What tells it from the next one stays; the caller empties what takes room.
     pub fn free(&mut self, key: K) -> &mut T {
         self.vacant.push(key);
-        let row = &mut self.rows[key.ix()];
+        let row = &mut self[key];
         *row.free_mut() = Free(true);
         row
     }
@@ -138,6 +175,12 @@ impl<K: Key, T: Row, const N: usize> Table<K, T, N> {
     }
 }
 
+fn note<T: Row>(changes: &mut Changed, row: &mut T) {
+    if let Some(changed) = row.changed_mut() {
+        *changed = changes.next();
+    }
+}
+
 impl<K: Key, T: Clone, const N: usize> Index<K> for Table<K, T, N> {
     type Output = T;
 
@@ -146,9 +189,11 @@ impl<K: Key, T: Clone, const N: usize> Index<K> for Table<K, T, N> {
     }
 }
 
-impl<K: Key, T: Clone, const N: usize> IndexMut<K> for Table<K, T, N> {
+impl<K: Key, T: Row, const N: usize> IndexMut<K> for Table<K, T, N> {
     fn index_mut(&mut self, key: K) -> &mut T {
-        &mut self.rows[key.ix()]
+        let row = &mut self.rows[key.ix()];
+        note(&mut self.changes, row);
+        row
     }
 }
 
@@ -171,13 +216,17 @@ impl Coded for Free {
 }
 
 /// Its rows; which places are free, in their order, is written beside (`saved`).
-impl<K, T: Coded + Clone, const N: usize> Coded for Table<K, T, N> {
+impl<K, T: Coded + Row, const N: usize> Coded for Table<K, T, N> {
     fn write(&self, to: &mut Writer) {
         self.rows.write(to);
     }
 
     fn read(from: &mut Reader) -> Result<Self, Error> {
-        Ok(Table { rows: Coded::read(from)?, ..Table::default() })
+        let mut table = Table { rows: CowVec::read(from)?, ..Table::default() };
+        for at in 0..table.rows.len() {
+            note(&mut table.changes, &mut table.rows[at]);
+        }
+        Ok(table)
     }
 
     fn is_absent(&self) -> bool {

@@ -78,7 +78,11 @@ async fn answer(
             };
             state.about(req.uri(), param(0), make).await
         }
-        Endpoint::Nodes => state.about(req.uri(), param(0), |view| Ok(Reply::list(nodes::each(view)))).await,
+        Endpoint::Nodes => {
+            let lists = state.nodes.clone();
+            let make = move |view: &View| Ok(Reply::data(reply::JSON, lists.of(view)));
+            state.about(req.uri(), param(0), make).await
+        }
         Endpoint::Node => {
             let view = view().await?;
             found(url::named(param(1), |id| nodes::node(&view, id)), "Node not found")

@@ -32,7 +32,8 @@ pub fn compact<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
     text
 }
 
-fn append<T: Serialize + ?Sized>(text: &mut Vec<u8>, value: &T) {
+/// Adds a compact document.
+pub fn append<T: Serialize + ?Sized>(text: &mut Vec<u8>, value: &T) {
     if let Err(error) = write_to(text, value) {
         // Writing to a Vec cannot fail, and keys of our maps are strings: only a faulty `Serialize` gets here.
         tracing::error!(code = "view-unwritable", %error, "a view could not be written as JSON");
@@ -148,6 +149,17 @@ where
 
 struct Escaping;
 
+/// Bytes with which one of those begins that [`Escaping`] escapes.
+static BEGINS: [bool; 256] = {
+    let mut begins = [false; 256];
+    let mut at = 0;
+    while at < 4 {
+        begins[[b'<', b'>', b'&', 0xe2][at] as usize] = true;
+        at += 1;
+    }
+    begins
+};
+
 impl Formatter for Escaping {
     fn write_f64<W: io::Write + ?Sized>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
         // Rust's shortest form without an exponent is what whole and ordinary weights look like.
@@ -155,8 +167,8 @@ impl Formatter for Escaping {
     }
 
     fn write_string_fragment<W: io::Write + ?Sized>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
-        // Nearly all texts: none of the bytes with which one of the five begins.
-        if !fragment.bytes().any(|byte| matches!(byte, b'<' | b'>' | b'&' | 0xe2)) {
+        // Nearly all texts: none of the bytes with which one of the five begins. A look at a table is faster than four comparisons.
+        if !fragment.bytes().any(|byte| BEGINS[usize::from(byte)]) {
             return writer.write_all(fragment.as_bytes());
         }
         let mut start = 0;

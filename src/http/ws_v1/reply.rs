@@ -92,7 +92,7 @@ impl Reply {
     }
 
     /// A document of this type, below `/ws/v1` readable for other origins.
-    pub fn data(content_type: &'static str, body: Vec<u8>) -> Reply {
+    pub fn data(content_type: &'static str, body: impl Into<Bytes>) -> Reply {
         Reply { status: StatusCode::OK, content_type, cors: true, body: body.into() }
     }
 

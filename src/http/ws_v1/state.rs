@@ -16,6 +16,7 @@ use tokio::{sync::Mutex, time::timeout};
 use super::{
     health::Health,
     history::History,
+    nodes,
     reply::{Failure, Reply},
     scrape::Scrapes,
     url,
@@ -65,6 +66,8 @@ pub struct RestState {
     pub dumping: Arc<Mutex<()>>,
     /// What several scrapes are answered with.
     pub scrapes: Scrapes,
+    /// Nodes as they were listed last.
+    pub nodes: Arc<nodes::Lists>,
     /// Long answers that somebody reads, by what was asked for.
     lists: SharedBy<String, Made>,
     /// Resource journals.
@@ -86,6 +89,7 @@ impl RestState {
             trends: Arc::default(),
             dumping: Arc::default(),
             scrapes: Scrapes::default(),
+            nodes: Arc::default(),
             lists: SharedBy::default(),
             journals: None,
             audit: None,

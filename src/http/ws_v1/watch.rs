@@ -80,6 +80,7 @@ async fn go_on(state: Arc<RestState>, mut told: Vec<(String, u64)>) {
         let mut begun = Instant::now();
         while every.is_none_or(|every| begun.elapsed() < every) {
             sleep(every.map_or(LOOK_EVERY, |every| LOOK_EVERY.min(every.saturating_sub(begun.elapsed())))).await;
+            state.nodes.forget();
             let changed = state.settings().health_check_interval;
             if changed != every {
                 (every, begun) = (changed, Instant::now());

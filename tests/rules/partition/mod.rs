@@ -17,6 +17,7 @@ mod gang_rules;
 mod gang_speed;
 mod gang_stress;
 mod life;
+mod listed;
 mod metered;
 mod one_request;
 mod predicates;

@@ -130,6 +130,7 @@ impl Partition {
             seen: cx.now,
             resizes: Vec::new(),
             free: Default::default(),
+            changed: Default::default(),
         };
         let ix = self.nodes.add(node);
         self.room_follows(ix);

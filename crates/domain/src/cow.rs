@@ -2,10 +2,9 @@
 //!
 //! Snapshots for readers, dry runs and trials start with a clone of the partition, so its tables are built for that.
 
-use std::{
-    ops::{Index, IndexMut},
-    sync::Arc,
-};
+use std::ops::{Index, IndexMut};
+
+use triomphe::Arc;
 
 /// How often rows were looked at: debug builds count it, so that tests of what something costs need no clock.
 #[cfg(debug_assertions)]
@@ -82,8 +81,7 @@ impl<T: Clone, const N: usize> CowVec<T, N> {
 }
 
 fn writable<T: Clone, const N: usize>(chunk: &mut Arc<Vec<T>>) -> &mut Vec<T> {
-    // Nobody else holds it, or may come to: cheaper than a try to get at it, and there are many.
-    if Arc::strong_count(chunk) != 1 {
+    if !Arc::is_unique(chunk) {
         // Keeps the capacity, which a plain clone would cut to the length.
         let mut copy = Vec::with_capacity(N);
         copy.extend(chunk.iter().cloned());

@@ -118,6 +118,8 @@ pub struct Node {
     /// Its key in the sort order; `None` while it is not in it: drained, or reserved by preemption or for an ask that requires
     /// it. One that waiting asks reserve stays in it with what is left.
     pub sort_key: Option<u64>,
+    /// It is in the sort order, and nobody has reserved it.
+    pub open: bool,
     /// Last sign of life.
     pub seen: Nanos,
     /// The last changes of size of allocations on it, at most [`Node::RESIZES`]: no event tells them (EVT-037).
@@ -176,6 +178,7 @@ map!(Node {
     17 resizes,
     18 newest as Skip,
     19 changed as Skip,
+    20 open as Skip,
 });
 
 impl Coded for Asked {

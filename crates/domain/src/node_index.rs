@@ -4,7 +4,7 @@
 //! so that full nodes at the front (as with binpacking) cost nothing to pass. A stretch ("bucket") holds up to 128 nodes,
 //! 32 buckets make a block; maxima are kept for both.
 
-use std::sync::Arc;
+use triomphe::Arc;
 
 use super::coded::{Coded, Error, Reader, Writer, list};
 use super::{

@@ -7,8 +7,9 @@
 use std::{
     collections::VecDeque,
     ops::{Bound, RangeBounds},
-    sync::Arc,
 };
+
+use triomphe::Arc;
 
 /// Most entries of a chunk.
 const CHUNK: usize = 256;

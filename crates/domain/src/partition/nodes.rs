@@ -127,6 +127,7 @@ impl Partition {
             claimed: Rare::default(),
             rank,
             sort_key: None,
+            open: false,
             seen: cx.now,
             resizes: Vec::new(),
             free: Default::default(),
@@ -206,6 +207,7 @@ impl Partition {
             if let Some(key) = row.sort_key.take() {
                 self.index.remove((key, row.rank));
             }
+            row.open = false;
             self.open_nodes.remove(&(row.rank, *ix));
         }
         for (ix, n) in ranks.iter().zip(0..) {
@@ -300,21 +302,22 @@ impl Partition {
     /// those that reserved it (R2.36).
     pub(super) fn reindex(&mut self, ix: NodeIx) {
         let row = &self.nodes[ix];
-        let rank = row.rank;
+        let (rank, open) = (row.rank, row.open);
         if let Some(old) = row.sort_key {
             self.index.remove((old, rank));
         }
         let listed = !row.is_free() && row.schedulable() && self.state != ObjectState::Stopped;
         let free = listed && row.reservations.is_empty();
         let key = (free || listed && self.is_shared(ix)).then(|| sortable(self.node_score(row)));
-        if free != self.open_nodes.contains(&(rank, ix)) {
+        if free != open {
             if free {
                 self.open_nodes.insert((rank, ix));
             } else {
                 self.open_nodes.remove(&(rank, ix));
             }
         }
-        self.nodes[ix].sort_key = key;
+        let row = &mut self.nodes[ix];
+        (row.sort_key, row.open) = (key, free);
         if let Some(key) = key {
             if free {
                 self.index.insert((key, rank), ix, &self.nodes[ix].available);

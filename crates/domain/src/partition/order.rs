@@ -63,10 +63,10 @@ impl Partition {
     /// Something that a queue's place in the order depends on has changed.
     pub(super) fn touch_queue(&mut self, queue: QueueIx) {
         self.inspection.news = true;
-        let row = &mut self.queues[queue];
+        let row = &self.queues[queue];
         if !row.dirty {
-            row.dirty = true;
             let depth = row.depth as usize;
+            self.queues[queue].dirty = true;
             if self.dirty.queues.len() <= depth {
                 self.dirty.queues.resize(depth + 1, Vec::new());
             }

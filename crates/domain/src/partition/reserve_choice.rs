@@ -367,11 +367,13 @@ impl Partition {
         lately(row.newest) && row.allocs.iter().rev().any(|alloc| lately(self.allocs[*alloc].bound))
     }
 
-    /// What was read does not say when the newest of a node's allocations was bound.
+    /// What was read does not say when the newest of a node's allocations was bound, and says elsewhere whether it is open.
     pub(super) fn date_nodes(&mut self) {
         for node in self.nodes.keys() {
             let bound = self.nodes[node].allocs.iter().filter_map(|alloc| Some(self.allocs.get(*alloc)?.bound)).max();
-            self.nodes[node].newest = bound.unwrap_or_default();
+            let row = &mut self.nodes[node];
+            row.newest = bound.unwrap_or_default();
+            row.open = self.open_nodes.contains(&(row.rank, node));
         }
     }
 

@@ -5,16 +5,9 @@ use std::sync::Arc;
 use super::{Cx, Partition};
 use crate::{
     conf::{LimitConf, PartitionConf, QueueConf},
-    effect::Effect,
     resources::Resource,
     types::{AppIx, QueueIx},
-    ugm::UgmEvent,
 };
-
-fn publish(events: Vec<UgmEvent>, cx: &mut Cx) {
-    let (now, partition) = (cx.now, &cx.partition);
-    cx.fx.extend(events.into_iter().map(|event| Effect::Event(event.at(now, partition))));
-}
 
 impl Partition {
     /// Full paths from root to a queue.
@@ -54,7 +47,7 @@ impl Partition {
         if let Some(track) = self.apps[app].track {
             let (mut events, counted) = (Vec::new(), self.ugm.counts(track));
             self.ugm.increase(track, amount, &mut events);
-            publish(events, cx);
+            cx.usage(events);
             if !counted {
                 // One more runs: others that have reserved may not begin any more.
                 for app in self.reserved_apps.clone() {
@@ -77,7 +70,7 @@ impl Partition {
             let last = self.is_idle(app) && row.gang.placeholders == 0;
             let mut events = Vec::new();
             self.ugm.decrease(track, amount, last, &mut events);
-            publish(events, cx);
+            cx.usage(events);
         }
     }
 
@@ -91,7 +84,7 @@ impl Partition {
         {
             let mut events = Vec::new();
             self.ugm.leave(track, &mut events);
-            publish(events, cx);
+            cx.usage(events);
             // Another of its user may begin.
             self.unblock_limits();
         }
@@ -101,7 +94,7 @@ impl Partition {
         if let Some(track) = self.apps[app].track {
             let mut events = Vec::new();
             self.ugm.resize(track, delta, &mut events);
-            publish(events, cx);
+            cx.usage(events);
         }
     }
 
@@ -114,7 +107,7 @@ impl Partition {
             } else {
                 self.ugm.close(track, &mut events);
             }
-            publish(events, cx);
+            cx.usage(events);
         }
     }
 
@@ -124,14 +117,14 @@ impl Partition {
         let limits = limits_of(&conf);
         let mut events = Vec::new();
         self.ugm.set_limits(limits.iter().map(|(path, entries)| (path, *entries)), &mut events);
-        publish(events, cx);
+        cx.usage(events);
     }
 
     /// The limits go with the partition.
     pub(super) fn tell_limits_gone(&mut self, cx: &mut Cx) {
         let mut events = Vec::new();
         self.ugm.tell_gone(&mut events);
-        publish(events, cx);
+        cx.usage(events);
     }
 }
 

@@ -345,14 +345,14 @@ impl Partition {
         self.note_peak(app);
         self.allocated_events(alloc, cx);
         self.allocation_changed(app);
-        let app_id = self.apps[app].id.clone();
-        cx.callback(Callback::New(Box::new(NewAllocation { spec, app: app_id, node: node_id, resource })));
+        let (app, resource) = (cx.text(&self.apps[app].id), cx.resource(&resource));
+        cx.callback(Callback::New(Box::new(NewAllocation { spec, app, node: node_id, resource })));
     }
 
     /// Charges a placement and tells everybody of it.
     pub(super) fn charge_and_tell(&mut self, placement: &Placement, cx: &mut Cx) {
-        let mut charged = std::mem::take(&mut self.scratch);
-        self.charge(placement, &mut cx.with(&mut charged));
+        let room = std::mem::take(&mut self.scratch);
+        let mut charged = cx.apart(room, |cx| self.charge(placement, cx));
         self.allocated(placement.alloc, &mut charged, cx);
         self.scratch = charged;
     }

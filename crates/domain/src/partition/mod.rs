@@ -13,6 +13,8 @@ mod atomic;
 mod audit;
 mod backoff;
 mod books;
+mod cx;
+pub(crate) use cx::Cx;
 mod deadlines;
 pub mod dry_run;
 mod ended;
@@ -72,8 +74,7 @@ use super::{
     app::App,
     command::Command,
     conf::PartitionConf,
-    effect::{Callback, Effect},
-    event::{Change, Detail, Event, EventKind, cut_message},
+    effect::Effect,
     journal::DrainNote,
     keys::{Allocs, Keys},
     node::Node,
@@ -217,93 +218,6 @@ pub struct Partition {
     scratch: Vec<Effect>,
 }
 
-/// What a command or a slice works with: the time, and where its effects go.
-pub(crate) struct Cx<'a> {
-    pub now: Nanos,
-    pub fx: &'a mut Vec<Effect>,
-    /// Internal name of the partition, for events.
-    pub partition: Arc<str>,
-}
-
-impl Cx<'_> {
-    /// The same, with other effects.
-    fn with<'b>(&self, fx: &'b mut Vec<Effect>) -> Cx<'b> {
-        Cx { now: self.now, fx, partition: self.partition.clone() }
-    }
-
-    fn callback(&mut self, callback: Callback) {
-        self.fx.push(Effect::Callback(callback));
-    }
-
-    /// Says it before all that came of it since there were so many effects.
-    fn callbacks_before(&mut self, at: usize, callbacks: impl IntoIterator<Item = Callback>) {
-        self.fx.splice(at..at, callbacks.into_iter().map(Effect::Callback));
-    }
-
-    fn event(&mut self, kind: EventKind, object: &Arc<str>, change: Change, detail: Detail) {
-        self.record(kind, object, Arc::default(), change, detail, None);
-    }
-
-    fn event_of(
-        &mut self,
-        kind: EventKind,
-        object: &Arc<str>,
-        reference: &Arc<str>,
-        change: Change,
-        detail: Detail,
-        resource: &Arc<Resource>,
-    ) {
-        self.record(kind, object, reference.clone(), change, detail, Some(resource.clone()));
-    }
-
-    fn record(
-        &mut self,
-        kind: EventKind,
-        object: &Arc<str>,
-        reference: Arc<str>,
-        change: Change,
-        detail: Detail,
-        resource: Option<Arc<Resource>>,
-    ) {
-        let event = Event {
-            kind,
-            object: object.clone(),
-            reference,
-            change,
-            detail,
-            // The empty text is shared: nothing is allocated for it.
-            message: Arc::default(),
-            resource,
-            at: self.now,
-            partition: self.partition.clone(),
-        };
-        self.fx.push(Effect::Event(event));
-    }
-
-    fn message(
-        &mut self,
-        kind: EventKind,
-        object: &Arc<str>,
-        reference: &Arc<str>,
-        (change, detail): (Change, Detail),
-        message: &str,
-        resource: Option<Arc<Resource>>,
-    ) {
-        let event = Event {
-            kind,
-            object: object.clone(),
-            reference: reference.clone(),
-            change,
-            detail,
-            message: cut_message(message),
-            resource,
-            at: self.now,
-            partition: self.partition.clone(),
-        };
-        self.fx.push(Effect::Event(event));
-    }
-}
-
 impl Partition {
     /// A partition without nodes, with the queues of `conf`; its first effects are the events of their creation.
     pub fn new(
@@ -314,7 +228,7 @@ impl Partition {
         effects: &mut Vec<Effect>,
     ) -> Partition {
         let mut partition = Partition::without_queues(rm, internal, conf.clone(), now);
-        let cx = &mut Cx { now, fx: effects, partition: partition.internal.clone() };
+        let cx = &mut Cx::new(now, effects, &partition.internal);
         partition.build_queues(&conf.root, cx);
         partition.start_periodic(now);
         partition
@@ -411,7 +325,7 @@ impl Partition {
 
     /// Applies one command.
     pub fn apply(&mut self, command: Command, now: Nanos, effects: &mut Vec<Effect>) {
-        let cx = &mut Cx { now, fx: effects, partition: self.internal.clone() };
+        let cx = &mut Cx::new(now, effects, &self.internal);
         match command {
             Command::Nodes(items) => self.apply_nodes(items, cx),
             Command::Applications { new, remove } => self.apply_applications(new, &remove, cx),

@@ -308,12 +308,9 @@ impl Partition {
 
     /// Charges a placement without showing it; gives the effects to be shown later.
     pub(super) fn charge_awaiting_shim(&mut self, placement: &Placement, node: NodeIx, cx: &mut Cx) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        let hidden = &mut cx.with(&mut effects);
         self.await_shim(placement.alloc, node, true);
         self.counts_for_question(placement.app);
-        self.charge(placement, hidden);
-        effects
+        cx.apart(Vec::new(), |cx| self.charge(placement, cx))
     }
 
     /// Asks the shim about one placeholder of a gang.
@@ -476,12 +473,11 @@ impl Partition {
     /// The same; others look at the room again where they may fit.
     pub(super) fn take_back_for(&mut self, alloc: AllocIx, others_may_fit: bool, cx: &mut Cx) {
         self.drop_questions_of(alloc);
-        let mut hidden = Vec::new();
-        let hidden = &mut cx.with(&mut hidden);
         let app = self.allocs[alloc].app;
         // It waits all the while: its application goes on to count where it did before the question (UGM-041).
         self.apps[app].asking += 1;
-        self.refund_for(alloc, self.allocs[alloc].node, Books::ALL, others_may_fit, hidden);
+        let node = self.allocs[alloc].node;
+        cx.apart(Vec::new(), |cx| self.refund_for(alloc, node, Books::ALL, others_may_fit, cx));
         self.apps[app].asking -= 1;
         self.count_awaiting_shim(alloc, true, false);
         self.counts_no_more_for_questions(app);

@@ -34,7 +34,7 @@ impl Partition {
     /// Makes up to `max` decisions (placements, replacements, preemptions); fewer when nothing more can be done now. Gives
     /// their number.
     pub fn schedule(&mut self, max: usize, now: Nanos, effects: &mut Vec<Effect>) -> usize {
-        let cx = &mut Cx { now, fx: effects, partition: self.internal.clone() };
+        let cx = &mut Cx::new(now, effects, &self.internal);
         let (mut made, mut waits) = (0, false);
         self.end_turn(cx);
         while made < max {

@@ -43,7 +43,7 @@ impl Partition {
     /// (R1.8).
     pub fn dismantle(&mut self, max: usize, now: Nanos, effects: &mut Vec<Effect>) -> bool {
         let from = effects.len();
-        let cx = &mut Cx { now, fx: effects, partition: self.internal.clone() };
+        let cx = &mut Cx::new(now, effects, &self.internal);
         let (mut items, mut told, mut more) = (max, Vec::new(), true);
         while items > 0 && more {
             more = match self.leaving.take().or_else(|| self.next_to_leave(cx)) {

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use crate::{
-    event::{Change, Detail, Event, EventKind},
+    event::{Change, Detail},
     resources::Resource,
-    types::Nanos,
 };
 
-/// A user or group event; [`UgmEvent::at`] makes the record of it.
+/// A user or group event. The message of these events is empty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UgmEvent {
     /// Set, added or removed.
@@ -21,21 +20,4 @@ pub struct UgmEvent {
     pub reference: Arc<str>,
     /// Amount by which the usage changed, never negative; `None` for limits and links.
     pub resource: Option<Arc<Resource>>,
-}
-
-impl UgmEvent {
-    /// The record, made at `now` in a partition. The message of these events is empty.
-    pub fn at(self, now: Nanos, partition: &Arc<str>) -> Event {
-        Event {
-            kind: EventKind::UserGroup,
-            object: self.object,
-            reference: self.reference,
-            change: self.change,
-            detail: self.detail,
-            message: Arc::default(),
-            resource: self.resource,
-            at: now,
-            partition: partition.clone(),
-        }
-    }
 }

@@ -1,0 +1,200 @@
+//! What a command or a slice works with, and how it tells its effects.
+
+use std::sync::Arc;
+
+use crate::{
+    effect::{Callback, Effect},
+    event::{Change, Detail, Event, EventKind, cut_message},
+    resources::Resource,
+    types::Nanos,
+    ugm::UgmEvent,
+};
+
+/// What is told more often than this by one slice is told by a copy.
+const OFTEN: u16 = 32;
+
+/// The time, and where effects go.
+///
+/// Who takes effects drops them on another core, while the next slice is made here. Were all of them to hold the texts that the
+/// partition holds, both cores would count the references of the same few texts all the time, and wait for each other's caches:
+/// that took a fifth of the time of a wave. So effects hold copies of what most of them have in common, new ones in each slice.
+pub(crate) struct Cx<'a> {
+    pub now: Nanos,
+    pub fx: &'a mut Vec<Effect>,
+    /// Internal name of the partition.
+    partition: Arc<str>,
+    empty: Arc<str>,
+    texts: Copies<str, 8>,
+    resources: Copies<Resource, 4>,
+}
+
+impl Cx<'_> {
+    /// For a partition with this internal name.
+    pub fn new<'a>(now: Nanos, fx: &'a mut Vec<Effect>, partition: &Arc<str>) -> Cx<'a> {
+        let (partition, empty) = (Arc::from(&**partition), Arc::from(""));
+        Cx { now, fx, partition, empty, texts: Copies::default(), resources: Copies::default() }
+    }
+
+    /// The effects of this, in `room` instead of among all others.
+    pub fn apart(&mut self, room: Vec<Effect>, act: impl FnOnce(&mut Self)) -> Vec<Effect> {
+        let told = std::mem::replace(self.fx, room);
+        act(self);
+        std::mem::replace(self.fx, told)
+    }
+
+    /// A text that others of these effects have, too.
+    pub fn text(&mut self, text: &Arc<str>) -> Arc<str> {
+        self.texts.of(text, |text| text.into())
+    }
+
+    /// A resource that others of these effects have, too.
+    pub fn resource(&mut self, resource: &Arc<Resource>) -> Arc<Resource> {
+        self.resources.of(resource, |resource| Arc::new(resource.clone()))
+    }
+
+    pub fn callback(&mut self, callback: Callback) {
+        self.fx.push(Effect::Callback(callback));
+    }
+
+    /// Says it before all that came of it since there were so many effects.
+    pub fn callbacks_before(&mut self, at: usize, callbacks: impl IntoIterator<Item = Callback>) {
+        self.fx.splice(at..at, callbacks.into_iter().map(Effect::Callback));
+    }
+
+    pub fn event(&mut self, kind: EventKind, object: &Arc<str>, change: Change, detail: Detail) {
+        let (reference, message) = (self.empty.clone(), self.empty.clone());
+        let object = if kind == EventKind::Node { object.clone() } else { self.text(object) };
+        self.record(kind, object, reference, (change, detail), message, None);
+    }
+
+    pub fn event_of(
+        &mut self,
+        kind: EventKind,
+        object: &Arc<str>,
+        reference: &Arc<str>,
+        change: Change,
+        detail: Detail,
+        resource: &Arc<Resource>,
+    ) {
+        let message = self.empty.clone();
+        let (object, reference) = self.names(kind, object, reference);
+        let resource = Some(self.resource(resource));
+        self.record(kind, object, reference, (change, detail), message, resource);
+    }
+
+    pub fn message(
+        &mut self,
+        kind: EventKind,
+        object: &Arc<str>,
+        reference: &Arc<str>,
+        what: (Change, Detail),
+        message: &str,
+        resource: Option<Arc<Resource>>,
+    ) {
+        let message = if message.is_empty() { self.empty.clone() } else { cut_message(message) };
+        let (object, reference) = self.names(kind, object, reference);
+        self.record(kind, object, reference, what, message, resource);
+    }
+
+    /// Events about users and groups.
+    pub fn usage(&mut self, events: Vec<UgmEvent>) {
+        for UgmEvent { change, detail, object, reference, resource } in events {
+            let (object, reference) = self.names(EventKind::UserGroup, &object, &reference);
+            let (message, resource) = (self.empty.clone(), resource.map(|resource| self.resource(&resource)));
+            self.record(EventKind::UserGroup, object, reference, (change, detail), message, resource);
+        }
+    }
+
+    /// Of object and reference of an event those as copies that many have: applications, queues, users. Nodes and keys are many.
+    fn names(&mut self, kind: EventKind, object: &Arc<str>, reference: &Arc<str>) -> (Arc<str>, Arc<str>) {
+        match kind {
+            EventKind::Request => (object.clone(), self.text(reference)),
+            EventKind::App | EventKind::Queue => (self.text(object), reference.clone()),
+            EventKind::Node => (object.clone(), reference.clone()),
+            EventKind::UserGroup => (self.text(object), self.text(reference)),
+        }
+    }
+
+    fn record(
+        &mut self,
+        kind: EventKind,
+        object: Arc<str>,
+        reference: Arc<str>,
+        (change, detail): (Change, Detail),
+        message: Arc<str>,
+        resource: Option<Arc<Resource>>,
+    ) {
+        let (at, partition) = (self.now, self.partition.clone());
+        let event = Event { kind, object, reference, change, detail, message, resource, at, partition };
+        self.fx.push(Effect::Event(event));
+    }
+}
+
+/// Copies of what is told often.
+struct Copies<T: ?Sized, const N: usize>([Copied<T>; N]);
+
+/// What has a place among the copies by its address, until another one comes.
+struct Copied<T: ?Sized> {
+    address: usize,
+    told: u16,
+    copy: Option<Arc<T>>,
+}
+
+impl<T: ?Sized, const N: usize> Default for Copies<T, N> {
+    fn default() -> Self {
+        Copies([const { Copied { address: 0, told: 0, copy: None } }; N])
+    }
+}
+
+impl<T: ?Sized + PartialEq, const N: usize> Copies<T, N> {
+    fn of(&mut self, original: &Arc<T>, copy: impl FnOnce(&T) -> Arc<T>) -> Arc<T> {
+        let address = Arc::as_ptr(original).cast::<u8>().addr();
+        let place = &mut self.0[(address >> 4) % N];
+        if place.address != address {
+            *place = Copied { address, told: 1, copy: None };
+            return original.clone();
+        }
+        match &place.copy {
+            // Another one may have come to the same address.
+            Some(copied) if **copied == **original => return copied.clone(),
+            _ => {}
+        }
+        place.told = place.told.saturating_add(1);
+        if place.told <= OFTEN {
+            return original.clone();
+        }
+        place.copy.insert(copy(original)).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_often_is_told_by_a_copy() {
+        let (mut copies, often) = (Copies::<str, 8>::default(), Arc::<str>::from("app-1"));
+        let told: Vec<_> = (0..100).map(|_| copies.of(&often, |text| text.into())).collect();
+        assert!(told.iter().all(|text| **text == *often));
+        let own = told.iter().filter(|text| Arc::ptr_eq(text, &often)).count();
+        assert_eq!(own, usize::from(OFTEN));
+        assert!(told[own..].iter().all(|text| Arc::ptr_eq(text, &told[own])));
+        // Those of a place take turns: none of them is copied.
+        let many: Vec<Arc<str>> = (0..50).map(|n| format!("app-{n}").into()).collect();
+        for text in many.iter().cycle().take(500) {
+            assert!(*copies.of(text, |text| text.into()) == **text);
+        }
+    }
+
+    #[test]
+    fn what_comes_to_the_address_of_another_one_is_told_as_it_is() {
+        let (mut copies, mut text) = (Copies::<str, 1>::default(), Arc::<str>::from("app-1"));
+        for _ in 0..=OFTEN {
+            copies.of(&text, |text| text.into());
+        }
+        if let Some(text) = Arc::get_mut(&mut text) {
+            text.make_ascii_uppercase();
+        }
+        assert_eq!(&*copies.of(&text, |text| text.into()), "APP-1");
+    }
+}

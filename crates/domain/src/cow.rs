@@ -4,6 +4,7 @@
 
 use std::ops::{Index, IndexMut};
 
+use arrayvec::ArrayVec;
 use triomphe::Arc;
 
 /// How often rows were looked at: debug builds count it, so that tests of what something costs need no clock.
@@ -28,7 +29,7 @@ pub mod looks {
 /// A growing table in chunks of `N` rows.
 #[derive(Debug)]
 pub struct CowVec<T, const N: usize = 64> {
-    chunks: Vec<Arc<Vec<T>>>,
+    chunks: Vec<Arc<ArrayVec<T, N>>>,
     len: usize,
 }
 
@@ -58,10 +59,10 @@ impl<T: Clone, const N: usize> CowVec<T, N> {
     /// Adds a row at the end and gives its position.
     pub fn push(&mut self, row: T) -> usize {
         if self.len.is_multiple_of(N) {
-            self.chunks.push(Arc::new(Vec::with_capacity(N)));
+            self.chunks.push(Arc::new(ArrayVec::new()));
         }
         if let Some(last) = self.chunks.last_mut() {
-            writable::<T, N>(last).push(row);
+            Arc::make_mut(last).push(row);
         }
         self.len += 1;
         self.len - 1
@@ -80,16 +81,6 @@ impl<T: Clone, const N: usize> CowVec<T, N> {
     }
 }
 
-fn writable<T: Clone, const N: usize>(chunk: &mut Arc<Vec<T>>) -> &mut Vec<T> {
-    if !Arc::is_unique(chunk) {
-        // Keeps the capacity, which a plain clone would cut to the length.
-        let mut copy = Vec::with_capacity(N);
-        copy.extend(chunk.iter().cloned());
-        *chunk = Arc::new(copy);
-    }
-    Arc::make_mut(chunk)
-}
-
 impl<T: Clone, const N: usize> Index<usize> for CowVec<T, N> {
     type Output = T;
 
@@ -104,6 +95,6 @@ impl<T: Clone, const N: usize> IndexMut<usize> for CowVec<T, N> {
     fn index_mut(&mut self, at: usize) -> &mut T {
         #[cfg(debug_assertions)]
         looks::one_more();
-        &mut writable::<T, N>(&mut self.chunks[at / N])[at % N]
+        &mut Arc::make_mut(&mut self.chunks[at / N])[at % N]
     }
 }

@@ -7,6 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use super::{
     alloc::Alloc,
+    pages::Pages,
     table::Table,
     types::{AllocIx, AppIx},
 };
@@ -17,7 +18,7 @@ pub type Allocs = Table<AllocIx, Alloc, 64>;
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keys {
-    by_hash: imbl::OrdMap<u32, AllocIx>,
+    by_hash: Pages,
     /// Rows with the hash of one in `by_hash`.
     others: imbl::OrdSet<(u32, AllocIx)>,
     secret: RandomState,
@@ -45,7 +46,7 @@ impl Keys {
     /// The row of this key of an application.
     pub fn get(&self, rows: &Allocs, app: AppIx, key: &str) -> Option<AllocIx> {
         let hash = self.hash(app, key);
-        let first = *self.by_hash.get(&hash)?;
+        let first = self.by_hash.get(hash)?;
         let meant = |at: &AllocIx| rows[*at].app == app && *rows[*at].spec.key == *key;
         if meant(&first) {
             return Some(first);
@@ -64,7 +65,7 @@ impl Keys {
     /// A row goes, if it is here.
     pub fn remove(&mut self, app: AppIx, key: &str, at: AllocIx) {
         let hash = self.hash(app, key);
-        let first = self.by_hash.remove(&hash);
+        let first = self.by_hash.remove(hash);
         if first == Some(at) {
             let next = self.others_of(hash).next();
             if let Some(next) = next {
@@ -121,9 +122,9 @@ mod tests {
                         prop_assert_eq!(keys.get(&rows, app, &key), model.get(&(app, key)).copied());
                     }
                 }
-                let all: BTreeSet<_> = keys.by_hash.values().chain(keys.others.iter().map(|(_, at)| at)).collect();
+                let all: BTreeSet<_> = keys.by_hash.rows().chain(keys.others.iter().map(|(_, at)| at)).collect();
                 prop_assert_eq!(all, model.values().collect());
-                prop_assert_eq!(keys.by_hash.len() + keys.others.len(), model.len());
+                prop_assert_eq!(keys.by_hash.rows().count() + keys.others.len(), model.len());
             }
         }
     }

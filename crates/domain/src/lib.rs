@@ -28,6 +28,7 @@ pub mod log;
 pub mod names;
 pub mod node;
 pub mod node_index;
+mod pages;
 pub mod partition;
 pub mod placement;
 pub mod planted;

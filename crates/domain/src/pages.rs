@@ -160,7 +160,7 @@ mod tests {
         }
     }
 
-    /// A page holds two thirds of what it could, and one look more is needed for none of many.
+    /// Pages are two thirds full.
     #[test]
     fn many_take_little_room() {
         let mut pages = Pages::default();

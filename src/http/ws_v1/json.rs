@@ -152,11 +152,11 @@ struct Escaping;
 /// Bytes with which one of those begins that [`Escaping`] escapes.
 static BEGINS: [bool; 256] = {
     let mut begins = [false; 256];
-    let mut at = 0;
-    while at < 4 {
-        begins[[b'<', b'>', b'&', 0xe2][at] as usize] = true;
-        at += 1;
-    }
+    begins[b'<' as usize] = true;
+    begins[b'>' as usize] = true;
+    begins[b'&' as usize] = true;
+    // The two line separators.
+    begins[0xe2] = true;
     begins
 };
 

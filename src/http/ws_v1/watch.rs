@@ -1,4 +1,5 @@
-//! What happens by the clock: a sample of the history each minute, one for the charts, a health check now and then (OPS-001, OPS-010).
+//! What happens by the clock: a sample of the history each minute, one for the charts, a health check now and then (OPS-001,
+//! OPS-010), and what nobody reads any more is forgotten.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,12 +18,12 @@ use crate::{http::api::trends, messages::event::GetEventStatus};
 
 /// Between two samples of the history.
 const SAMPLE_EVERY: Duration = Duration::from_secs(60);
-/// How soon a changed interval is noticed.
+/// How soon a changed interval is noticed, and that a list is old.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Samples and checks that go on until this is dropped.
 #[derive(Debug)]
-pub struct Watch([JoinHandle<()>; 3]);
+pub struct Watch([JoinHandle<()>; 4]);
 
 impl Drop for Watch {
     fn drop(&mut self) {
@@ -36,7 +37,15 @@ pub async fn start(state: Arc<RestState>) -> Watch {
     let told = state.counts_of_faults();
     check(&state).await;
     let trends = rt::spawn(trends::sample::go_on(state.clone()));
-    Watch([rt::spawn(sample(state.clone())), trends, rt::spawn(go_on(state, told))])
+    Watch([rt::spawn(sample(state.clone())), trends, rt::spawn(forget(state.clone())), rt::spawn(go_on(state, told))])
+}
+
+/// Lists of nodes that nobody reads again go.
+async fn forget(state: Arc<RestState>) {
+    loop {
+        sleep(LOOK_EVERY).await;
+        state.nodes.forget();
+    }
 }
 
 async fn sample(state: Arc<RestState>) {
@@ -80,7 +89,6 @@ async fn go_on(state: Arc<RestState>, mut told: Vec<(String, u64)>) {
         let mut begun = Instant::now();
         while every.is_none_or(|every| begun.elapsed() < every) {
             sleep(every.map_or(LOOK_EVERY, |every| LOOK_EVERY.min(every.saturating_sub(begun.elapsed())))).await;
-            state.nodes.forget();
             let changed = state.settings().health_check_interval;
             if changed != every {
                 (every, begun) = (changed, Instant::now());

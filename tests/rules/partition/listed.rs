@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use callboard::{
-    domain::{Partition, command::Command, resources::Types},
+    domain::{Partition, resources::Types},
     http::ws_v1::{View, json, nodes},
     messages::partition::Snapshot,
 };
@@ -28,15 +28,7 @@ proptest! {
         steps in prop::collection::vec((random::step(), 0u8..4), 20..80), asks in any::<bool>(),
     ) {
         let (mut env, lists) = (Env::new(YAML), nodes::Lists::default());
-        for n in 0..4 {
-            env.node(&format!("n{n}"), 60);
-        }
-        env.app("app0", "root.a");
-        env.app("app1", "root.p.f");
-        env.gang("app2", "root.b", 20, "Soft");
-        if asks {
-            env.apply(Command::AskPredicates(true));
-        }
+        random::begin(&mut env, asks);
         for (step, then) in steps {
             random::run(&mut env, step);
             match then {

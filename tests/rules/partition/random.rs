@@ -94,6 +94,19 @@ fn termination(number: u8) -> Termination {
     }
 }
 
+/// Nodes and applications with which a life begins of which much is to be allocated; with predicates, if they are asked for.
+pub fn begin(env: &mut Env, asks: bool) {
+    for n in 0..4 {
+        env.node(&format!("n{n}"), 60);
+    }
+    env.app("app0", "root.a");
+    env.app("app1", "root.p.f");
+    env.gang("app2", "root.b", 20, "Soft");
+    if asks {
+        env.apply(Command::AskPredicates(true));
+    }
+}
+
 pub fn run(env: &mut Env, step: Step) {
     match step {
         Step::Node(n, action, size) => env.node_action(&format!("n{n}"), action, Some(res(size, size))),

@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, sync::Arc};
 use callboard::domain::{
     Partition,
     alloc::Phase,
-    command::Command,
     event_block::{EventBlock, EventPiece, EventSlice},
     resources::Resource,
     types::Nanos,
@@ -139,16 +138,7 @@ proptest! {
         let mut env = Env::new(&yaml);
         env.lives = Some(Lives::default());
         let begun = env.now;
-        // So that much is allocated.
-        for n in 0..4 {
-            env.node(&format!("n{n}"), 60);
-        }
-        env.app("app0", "root.a");
-        env.app("app1", "root.p.f");
-        env.gang("app2", "root.b", 20, "Soft");
-        if asks {
-            env.apply(Command::AskPredicates(true));
-        }
+        random::begin(&mut env, asks);
         for (at, step) in steps.into_iter().enumerate() {
             random::run(&mut env, step);
             if asks && at % 3 == 2 {

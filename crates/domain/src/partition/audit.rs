@@ -389,6 +389,12 @@ impl Partition {
         let open = |node: &&crate::node::Node| placing && node.schedulable() && node.reservations.is_empty();
         let listed = self.nodes.values().filter(open).count();
         report.count(|| "partition".into(), "number of open nodes", self.open_nodes.len() as u64, listed as u64);
+        for (ix, node) in self.nodes.iter() {
+            if node.open != self.open_nodes.contains(&(node.rank, ix)) {
+                let text = format!("open is {}, and the list of open nodes says otherwise", node.open);
+                report.0.push(Finding { object: format!("node {}", node.id()), text });
+            }
+        }
     }
 
     fn audit_users(&self, report: &mut Report) {

@@ -62,9 +62,8 @@ impl Cx<'_> {
     }
 
     pub fn event(&mut self, kind: EventKind, object: &Arc<str>, change: Change, detail: Detail) {
-        let (reference, message) = (self.empty.clone(), self.empty.clone());
-        let object = if kind == EventKind::Node { object.clone() } else { self.text(object) };
-        self.record(kind, object, reference, (change, detail), message, None);
+        let reference = self.empty.clone();
+        self.message(kind, object, &reference, (change, detail), "", None);
     }
 
     pub fn event_of(
@@ -76,10 +75,16 @@ impl Cx<'_> {
         detail: Detail,
         resource: &Arc<Resource>,
     ) {
-        let message = self.empty.clone();
-        let (object, reference) = self.names(kind, object, reference);
-        let resource = Some(self.resource(resource));
-        self.record(kind, object, reference, (change, detail), message, resource);
+        let resource = self.resource(resource);
+        self.message(kind, object, reference, (change, detail), "", Some(resource));
+    }
+
+    /// Events about users and groups.
+    pub fn usage(&mut self, events: Vec<UgmEvent>) {
+        for UgmEvent { change, detail, object, reference, resource } in events {
+            let resource = resource.map(|resource| self.resource(&resource));
+            self.message(EventKind::UserGroup, &object, &reference, (change, detail), "", resource);
+        }
     }
 
     pub fn message(
@@ -87,22 +92,15 @@ impl Cx<'_> {
         kind: EventKind,
         object: &Arc<str>,
         reference: &Arc<str>,
-        what: (Change, Detail),
+        (change, detail): (Change, Detail),
         message: &str,
         resource: Option<Arc<Resource>>,
     ) {
         let message = if message.is_empty() { self.empty.clone() } else { cut_message(message) };
         let (object, reference) = self.names(kind, object, reference);
-        self.record(kind, object, reference, what, message, resource);
-    }
-
-    /// Events about users and groups.
-    pub fn usage(&mut self, events: Vec<UgmEvent>) {
-        for UgmEvent { change, detail, object, reference, resource } in events {
-            let (object, reference) = self.names(EventKind::UserGroup, &object, &reference);
-            let (message, resource) = (self.empty.clone(), resource.map(|resource| self.resource(&resource)));
-            self.record(EventKind::UserGroup, object, reference, (change, detail), message, resource);
-        }
+        let (at, partition) = (self.now, self.partition.clone());
+        let event = Event { kind, object, reference, change, detail, message, resource, at, partition };
+        self.fx.push(Effect::Event(event));
     }
 
     /// Of object and reference of an event those as copies that many have: applications, queues, users. Nodes and keys are many.
@@ -113,20 +111,6 @@ impl Cx<'_> {
             EventKind::Node => (object.clone(), reference.clone()),
             EventKind::UserGroup => (self.text(object), self.text(reference)),
         }
-    }
-
-    fn record(
-        &mut self,
-        kind: EventKind,
-        object: Arc<str>,
-        reference: Arc<str>,
-        (change, detail): (Change, Detail),
-        message: Arc<str>,
-        resource: Option<Arc<Resource>>,
-    ) {
-        let (at, partition) = (self.now, self.partition.clone());
-        let event = Event { kind, object, reference, change, detail, message, resource, at, partition };
-        self.fx.push(Effect::Event(event));
     }
 }
 

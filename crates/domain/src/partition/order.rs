@@ -53,9 +53,8 @@ impl Partition {
     /// Something that an application's place in the order depends on has changed.
     pub(super) fn touch_app(&mut self, app: AppIx) {
         self.inspection.news = true;
-        let row = &mut self.apps[app];
-        if !row.dirty {
-            row.dirty = true;
+        if !self.apps[app].dirty {
+            self.apps[app].dirty = true;
             self.dirty.apps.push(app);
         }
     }

@@ -236,7 +236,8 @@ impl RmActor {
             self.arm_questions(ctx);
         }
         let Some(session) = &mut self.session else { return };
-        if !session.buffer.trim(session.settings.bounds) {
+        let reader = self.streams.all.as_ref().map(Stream::next);
+        if !session.buffer.trim(session.settings.bounds, reader) {
             let bounds = session.settings.bounds;
             self.stop(
                 format!("more than {} callbacks or {} bytes were never handed out", bounds.entries, bounds.bytes),

@@ -61,8 +61,11 @@ pub async fn turn(
         Known::Taken => Ok(Some(None)),
         Known::Waits(key) => {
             // It is acknowledged when the first one is.
-            handle.recorded(gate.shared.keys.applied(key)).await.map_err(status::refusal)?;
+            let applied = handle.recorded(gate.shared.keys.applied(key)).await.map_err(status::refusal)?;
             handle.is_here().map_err(status::refusal)?;
+            if !applied {
+                return Err(status::refusal(handle.over(gate.epoch)));
+            }
             Ok(Some(None))
         }
         Known::Busy => Err(Status::new(

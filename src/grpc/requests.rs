@@ -222,7 +222,7 @@ impl Open {
                 let mut came = String::new();
                 let done = match self.topology.configure(rm, epoch, group, message.config, extra, tenant).await {
                     Ok(notes) => {
-                        came = format!("checksum {}", notes.checksum());
+                        came = notes.taken();
                         receipts.ignore(sequence, notes.ignored().to_vec());
                         Ok(None)
                     }
@@ -306,6 +306,10 @@ impl Writer {
                     "resource manager \"{}\": another stream of requests took its place",
                     acks.open.handle.id
                 ))));
+            }
+            // What counts as applied while another server is to go on is told by that one.
+            if let Err(refusal) = acks.open.handle.is_here() {
+                return Some(Err(status::refusal(refusal)));
             }
             let news = asked || standing.applied > acks.told;
             if news && Instant::now() >= acks.next {

@@ -179,6 +179,12 @@ impl Permit {
 }
 
 impl Permit {
+    /// The request was refused before any part of it was on its way: it was not taken.
+    pub fn give_back(mut self) {
+        let receipt = Arc::get_mut(&mut self.0).and_then(|taken| taken.receipt.take());
+        receipt.into_iter().for_each(Receipt::give_back);
+    }
+
     /// The request is traced. Before it is cloned, as well.
     #[must_use]
     pub fn traced(mut self, span: Option<Span>) -> Permit {

@@ -152,10 +152,14 @@ impl Keys {
         }
     }
 
-    /// Until a request that was taken is applied, or its session is over.
-    pub async fn applied(&self, key: Key) {
+    /// Until a request that was taken is applied, or its session is over; false where it was not handed in after all.
+    pub async fn applied(&self, key: Key) -> bool {
         let mut news = self.news.subscribe();
-        while self.state().keys.get(&key).is_some_and(|(_, step)| *step == Step::Taken) {
+        loop {
+            let step = self.state().keys.get(&key).map(|(_, step)| *step);
+            if step != Some(Step::Taken) {
+                return step == Some(Step::Applied);
+            }
             // The sender is here.
             let _ = news.changed().await;
         }
@@ -182,6 +186,13 @@ impl Taken {
         (self.key, self.digest, parts)
     }
 
+    /// It was not handed in after all: its key is free again.
+    pub fn give_back(&self) {
+        let mut state = self.keys.state();
+        state.keys.remove(&self.key);
+        state.taken.retain(|(_, key)| *key != self.key);
+    }
+
     /// Whose parts of it were recorded before the server was started again.
     pub fn recorded(&self) -> PartsOf {
         let state = self.keys.state();
@@ -192,12 +203,15 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        let mut state = self.keys.state();
-        state.recorded.remove(&self.key);
-        if let Some((_, step)) = state.keys.get_mut(&self.key) {
+        let mut guard = self.keys.state();
+        let state = &mut *guard;
+        // It may be that of another request by now.
+        let own = |(digest, step): &&mut (Digest, Step)| *digest == self.digest && *step == Step::Taken;
+        if let Some((_, step)) = state.keys.get_mut(&self.key).filter(own) {
+            state.recorded.remove(&self.key);
             *step = Step::Applied;
         }
-        drop(state);
+        drop(guard);
         self.keys.news.send_replace(());
     }
 }
@@ -228,11 +242,23 @@ mod tests {
         let mut waiting = std::pin::pin!(keys.applied(key));
         assert!(futures::poll!(&mut waiting).is_pending());
         drop(taken);
-        waiting.await;
+        assert!(waiting.await);
         assert!(matches!(keys.claim("k", (2, 2)), Known::Taken));
         assert!(matches!(keys.claim("k", (1, 1)), Known::Other));
         tokio::time::advance(KEPT).await;
         assert!(matches!(keys.claim("k", (1, 1)), Known::New(_)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_was_not_handed_in_after_all_may_come_again() {
+        let keys = Arc::<Keys>::default();
+        let Known::New(mut claim) = keys.claim("k", (1, 1)) else { panic!("new") };
+        let taken = claim.taken().expect("once");
+        let Known::Waits(key) = keys.claim("k", (1, 1)) else { panic!("it is not applied") };
+        taken.give_back();
+        drop(taken);
+        assert!(!keys.applied(key).await);
+        assert!(matches!(keys.claim("k", (2, 2)), Known::New(_)));
     }
 
     #[tokio::test(start_paused = true)]

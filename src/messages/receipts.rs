@@ -115,6 +115,17 @@ pub enum Receipt {
     Keyed(keys::Taken, Option<oneshot::Sender<()>>),
 }
 
+impl Receipt {
+    /// The request was not handed in after all: it may come again.
+    pub fn give_back(self) {
+        match &self {
+            Receipt::Numbered { receipts, number } => receipts.give_back(*number),
+            Receipt::Keyed(taken, _) => taken.give_back(),
+            Receipt::Awaited(_) => {}
+        }
+    }
+}
+
 impl Drop for Receipt {
     fn drop(&mut self) {
         if let Receipt::Numbered { receipts, number } = self {
@@ -166,9 +177,20 @@ impl Receipts {
         self.state().recorded.get(&number).cloned().unwrap_or_default()
     }
 
+    /// Whoever took it still has the turn: it is the last.
+    fn give_back(&self, number: u64) {
+        let mut state = self.state();
+        if state.taken == number
+            && let Some((items, _)) = state.open.pop_back()
+        {
+            state.items -= items;
+            state.taken -= 1;
+        }
+    }
+
     fn done(&self, number: u64) {
         let mut state = self.state();
-        if state.lost {
+        if state.lost || number > state.taken {
             return;
         }
         state.recorded.remove(&number);
@@ -283,6 +305,17 @@ mod tests {
         drop(five);
         assert_eq!((receipts.applied(), receipts.standing().items), (6, 0));
         assert_eq!(receipts.place(7), Place::Next);
+    }
+
+    #[test]
+    fn a_number_that_was_not_handed_in_after_all_is_the_next() {
+        let receipts = Receipts::after(4, BTreeMap::from([(6, PartsOf::from([PartOf::Session]))]));
+        let five = receipts.take(5, 10);
+        receipts.take(6, 3).give_back();
+        assert_eq!((receipts.place(6), receipts.standing().items), (Place::Next, 10));
+        assert!(!receipts.recorded(6).is_empty(), "what was carried out of it is not once more");
+        drop(five);
+        assert_eq!((receipts.applied(), receipts.place(6)), (5, Place::Next));
     }
 
     #[test]

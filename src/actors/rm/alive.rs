@@ -164,11 +164,16 @@ impl Handler<Heartbeat> for RmActor {
     type Result = Result<(), Refusal>;
 
     fn handle(&mut self, msg: Heartbeat, ctx: &mut Self::Context) -> Self::Result {
-        if self.closing {
-            return Err(handle::closing());
-        }
-        if self.session(msg.epoch).is_none() {
-            return Err(self.other_session());
+        let refused = if self.closing {
+            Some(handle::closing())
+        } else if self.elsewhere.is_some() {
+            self.elsewhere.clone()
+        } else {
+            self.session(msg.epoch).is_none().then(|| self.other_session())
+        };
+        if let Some(refusal) = refused {
+            msg.permit.into_iter().for_each(Permit::give_back);
+            return Err(refusal);
         }
         let now = self.clock.now();
         if let (Some(log), Some(session), Some(permit)) = (&mut self.log, &self.session, &msg.permit)

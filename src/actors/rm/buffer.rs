@@ -101,9 +101,9 @@ impl Queue {
         self.at(self.handed)
     }
 
-    /// The oldest line that was handed out and is kept.
-    fn droppable(&self) -> Option<&Arc<Line>> {
-        (self.first < self.handed).then(|| self.at(self.first)).flatten()
+    /// The oldest line that is kept, where it was handed out and is before this place.
+    fn droppable(&self, before: u64) -> Option<&Arc<Line>> {
+        (self.first < self.handed.min(before)).then(|| self.at(self.first)).flatten()
     }
 
     /// Place of the first line after this number.
@@ -333,12 +333,14 @@ impl Buffer {
         Size { entries: bounds.entries.saturating_add(entries), bytes: bounds.bytes.saturating_add(bytes) }
     }
 
-    /// Drops what was handed out, oldest first, until the bounds hold; false where they cannot.
-    pub fn trim(&mut self, bounds: Bounds) -> bool {
+    /// Drops what was handed out, oldest first, until the bounds hold; false where they cannot. What a stream of all kinds has still to
+    /// read stays, though another one had it before: that is no more than the bounds allowed when it began.
+    pub fn trim(&mut self, bounds: Bounds, reader: Option<Cursor>) -> bool {
+        let Cursor(before) = reader.unwrap_or(Cursor([u64::MAX; KINDS]));
         while !self.kept.fits(bounds) {
-            let oldest = self.queues.iter_mut().filter(|queue| queue.first < queue.handed);
-            let oldest = oldest.min_by_key(|queue| queue.droppable().map_or(u64::MAX, |line| line.seq));
-            let Some(queue) = oldest else { break };
+            let oldest = self.queues.iter_mut().zip(before);
+            let oldest = oldest.filter_map(|(queue, before)| Some((queue.droppable(before)?.seq, queue)));
+            let Some((_, queue)) = oldest.min_by_key(|(seq, _)| *seq) else { break };
             let Some(line) = queue.lines.pop_front() else { break };
             queue.first += 1;
             self.kept.take(Size::of(&line.payload));

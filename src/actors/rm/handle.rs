@@ -172,7 +172,7 @@ impl RmHandle {
     /// actor, which may be about to start it.
     ///
     /// # Errors
-    /// The session ended since, or the server ends.
+    /// The session ended since, or the server ends: its number or key is not taken then.
     pub fn submit(
         &self,
         gate: &Gate,
@@ -181,14 +181,17 @@ impl RmHandle {
         permit: Permit,
     ) -> Result<(), Refusal> {
         let (epoch, view) = (gate.epoch, self.view.load());
-        if view.closing {
-            return Err(closing());
-        }
-        if let Some(elsewhere) = &view.elsewhere {
-            return Err(elsewhere.clone());
-        }
-        if view.epoch != epoch || view.shared.is_none() {
-            return Err(other_session(&self.id, view.state));
+        let refused = if view.closing {
+            Some(closing())
+        } else if view.elsewhere.is_some() {
+            view.elsewhere.clone()
+        } else {
+            let over = view.epoch != epoch || view.shared.is_none();
+            over.then(|| other_session(&self.id, view.state))
+        };
+        if let Some(refusal) = refused {
+            permit.give_back();
+            return Err(refusal);
         }
         let of = |part: &Part| view.partitions.iter().find(|(internal, ..)| *internal == part.partition);
         if !parts.is_empty() && (gate.shared.forwarding.any() || parts.iter().any(|part| of(part).is_none())) {

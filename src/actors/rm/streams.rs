@@ -96,6 +96,11 @@ impl Stream {
         let _ = self.to.send(word);
     }
 
+    /// The next line to be sent.
+    pub fn next(&self) -> Cursor {
+        self.next
+    }
+
     /// The last line that was sent to it.
     pub fn sent(&self) -> u64 {
         self.sent

@@ -153,8 +153,11 @@ impl Once {
                     Known::Taken => return Ok(Turn::Before(Ok(()))),
                     Known::Waits(key) => {
                         // It is acknowledged when the first one is.
-                        handle.recorded(gate.shared.keys.applied(key)).await?;
+                        let applied = handle.recorded(gate.shared.keys.applied(key)).await?;
                         handle.is_here()?;
+                        if !applied {
+                            return Err(handle.over(gate.epoch).into());
+                        }
                         return Ok(Turn::Before(Ok(())));
                     }
                     Known::Busy => {

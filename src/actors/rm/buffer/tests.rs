@@ -42,10 +42,10 @@ fn handed_lines_are_dropped_oldest_first_and_others_count_as_overflow() {
     for _ in 0..4 {
         push(&mut buffer, nodes(3));
     }
-    assert!(!buffer.trim(BOUNDS), "12 entries wait, 10 are allowed");
+    assert!(!buffer.trim(BOUNDS, None), "12 entries wait, 10 are allowed");
     assert_eq!(buffer.hand(2, None), 6);
     assert_eq!(buffer.delivered(), 2);
-    assert!(buffer.trim(BOUNDS));
+    assert!(buffer.trim(BOUNDS, None));
     assert_eq!(buffer.entries(), 9, "one line is dropped, the other may still be asked for");
     assert!(buffer.can_resume(1) && !buffer.can_resume(0));
     assert_eq!(after(&buffer, 1, None, 100), [2, 3, 4]);
@@ -82,7 +82,7 @@ fn each_kind_has_its_own_reader() {
     assert_eq!(buffer.hand(4, Some(Kind::Application)), 4);
     assert_eq!(after(&buffer, 0, Some(Kind::Application), 100), [6]);
     assert_eq!(buffer.delivered(), 0, "the first line is of another kind");
-    assert!(buffer.trim(BOUNDS));
+    assert!(buffer.trim(BOUNDS, None));
     assert_eq!(buffer.entries(), 10, "a line was dropped behind one that waits");
     assert!(buffer.can_resume(2) && !buffer.can_resume(1));
     assert_eq!(buffer.hand(6, None), 8, "what no reader had yet");
@@ -93,9 +93,9 @@ fn each_kind_has_its_own_reader() {
 fn bytes_are_bounded_too() {
     let mut buffer = Buffer::default();
     push(&mut buffer, nodes(1));
-    assert!(!buffer.trim(Bounds { entries: 10, bytes: 10 }));
+    assert!(!buffer.trim(Bounds { entries: 10, bytes: 10 }, None));
     buffer.hand(1, None);
-    assert!(buffer.trim(Bounds { entries: 10, bytes: 10 }));
+    assert!(buffer.trim(Bounds { entries: 10, bytes: 10 }, None));
     assert_eq!((buffer.entries(), buffer.last(), buffer.oldest()), (0, 1, 1));
 }
 
@@ -174,9 +174,11 @@ impl Naive {
         size
     }
 
-    fn trim(&mut self, bounds: Bounds) -> bool {
+    /// What a reader that has had the lines up to this one has still to read stays.
+    fn trim(&mut self, bounds: Bounds, reader: Option<u64>) -> bool {
+        let had = reader.unwrap_or(u64::MAX);
         while !self.size(|_| true).fits(bounds)
-            && let Some(oldest) = self.lines.iter_mut().find(|line| line.kept && line.handed)
+            && let Some(oldest) = self.lines.iter_mut().find(|line| line.kept && line.handed && line.seq <= had)
         {
             oldest.kept = false;
             self.dropped = self.dropped.max(oldest.seq);
@@ -193,6 +195,27 @@ impl Naive {
     }
 }
 
+#[test]
+fn what_a_stream_that_came_back_has_still_to_read_is_not_dropped() {
+    let mut buffer = Buffer::default();
+    let bounds = Bounds { entries: 10, bytes: usize::MAX };
+    for _ in 0..10 {
+        push(&mut buffer, nodes(1));
+    }
+    buffer.hand(10, None);
+    let mut cursor = buffer.cursor(buffer.resume(Some(3), false).expect("it is kept"));
+    let mut read = seqs(&buffer.read(&mut cursor, None, 2));
+    // A wave comes while it reads.
+    for _ in 0..10 {
+        push(&mut buffer, nodes(1));
+        assert!(buffer.trim(bounds, Some(cursor)));
+    }
+    read.extend(seqs(&buffer.read(&mut cursor, None, 100)));
+    assert_eq!(read, (4..=20).collect::<Vec<_>>());
+    assert!(buffer.hand(20, None) > 0 && buffer.trim(bounds, Some(cursor)));
+    assert_eq!(buffer.entries(), 10);
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Push(Kind, usize),
@@ -202,7 +225,8 @@ enum Step {
     Hand(usize, u64),
     /// Another stream takes the place of a reader and resumes so many lines before the last.
     Resume(usize, u64),
-    Trim(usize),
+    /// A reader of everything is there, or none.
+    Trim(usize, bool),
 }
 
 /// Three plain readers and one of everything.
@@ -227,7 +251,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0..4usize, 0..12usize).prop_map(|(reader, entries)| Step::Read(reader, entries)),
         3 => (0..4usize, 0..=100u64).prop_map(|(reader, part)| Step::Hand(reader, part)),
         1 => (0..4usize, 0..30u64).prop_map(|(reader, back)| Step::Resume(reader, back)),
-        1 => (0..40usize).prop_map(Step::Trim),
+        1 => (0..40usize, any::<bool>()).prop_map(|(entries, read)| Step::Trim(entries, read)),
     ]
 }
 
@@ -261,9 +285,10 @@ proptest! {
                     sent[reader] = buffer.last().saturating_sub(back);
                     cursors[reader] = buffer.cursor(sent[reader]);
                 }
-                Step::Trim(entries) => {
+                Step::Trim(entries, read) => {
                     let bounds = Bounds { entries, bytes: entries * 180 };
-                    prop_assert_eq!(buffer.trim(bounds), naive.trim(bounds));
+                    let (cursor, had) = (read.then_some(cursors[3]), read.then_some(sent[3]));
+                    prop_assert_eq!(buffer.trim(bounds, cursor), naive.trim(bounds, had));
                 }
             }
             prop_assert_eq!(buffer.kept, naive.size(|_| true));
@@ -304,7 +329,7 @@ fn looks(age: usize, plain: bool) -> f64 {
         } else if let Some(line) = buffer.read(&mut all, None, 100).last() {
             buffer.hand(line.seq, None);
         }
-        assert!(buffer.trim(bounds));
+        assert!(buffer.trim(bounds, None));
         buffer.delivered();
         buffer.oldest();
     }
@@ -340,6 +365,6 @@ fn bounds_have_room_for_what_waits_already() {
     }
     assert_eq!(buffer.widened(Bounds { entries: 1_000, bytes: 1 << 20 }), Bounds { entries: 1_000, bytes: 1 << 20 });
     let narrow = Bounds { entries: 1, bytes: 1 };
-    assert!(!buffer.trim(narrow));
-    assert!(buffer.trim(buffer.widened(narrow)));
+    assert!(!buffer.trim(narrow, None));
+    assert!(buffer.trim(buffer.widened(narrow), None));
 }

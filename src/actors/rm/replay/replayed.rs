@@ -129,7 +129,7 @@ impl Replayed {
         }
         if let Some(settings) = &self.settings {
             // As many are kept as there were; an overflow ended the session, which is a record of its own.
-            self.buffer.trim(settings.bounds);
+            self.buffer.trim(settings.bounds, None);
         }
     }
 

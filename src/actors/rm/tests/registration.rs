@@ -179,11 +179,14 @@ async fn the_epoch_of_an_answer_is_that_of_the_session() {
     let env = Env::registered(&[]).await;
     let gate = env.rm().gate("NodeRequest").expect("Running");
     env.register("rm-1", &[]).await;
-    let permit = gate.shared.budget.take(1).expect("room");
+    let receipts = &gate.shared.receipts;
+    let permit = gate.shared.budget.take(1).expect("room").with(receipts.take(1, 1));
     let part = crate::messages::rm::Part { partition: "[rm-1]default".into(), command: Command::Nodes(vec![]) };
     let refused = env.rm().submit(&gate, vec![part], vec![], permit).expect_err("another session");
     assert_eq!(refused.kind, RefusalKind::State);
     assert!(refused.detail.contains("registered again"), "{refused:?}");
+    // What was refused is not told as applied.
+    assert_eq!((receipts.applied(), receipts.standing().taken), (0, 0));
 }
 
 #[actix::test]

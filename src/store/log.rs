@@ -163,9 +163,10 @@ pub fn rm_of(dir: &Path) -> Option<String> {
 pub fn directories(base: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(base)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            found.push(entry.path());
+        let path = entry?.path();
+        // Also where a link leads to one, on a disk of its own.
+        if path.is_dir() {
+            found.push(path);
         }
     }
     found.sort();

@@ -93,6 +93,22 @@ async fn a_log_that_cannot_be_read_is_put_aside_and_its_shim_told() {
 }
 
 #[tokio::test]
+async fn what_is_wrong_with_one_log_is_no_matter_of_the_others() {
+    let dir = tempfile::tempdir().expect("a directory");
+    killed(dir.path()).await;
+    // The size of this one cannot be told.
+    let other = dir.path().join("log/rm-2");
+    fs::create_dir(&other).expect("made");
+    std::os::unix::fs::symlink("/no/such/file", other.join("00000000000000000001.log")).expect("linked");
+    // And the sound one is on another disk.
+    let (log, elsewhere) = (dir.path().join("log/rm-1"), dir.path().join("elsewhere"));
+    fs::rename(&log, &elsewhere).expect("moved");
+    std::os::unix::fs::symlink(&elsewhere, &log).expect("linked");
+    let server = with_data(dir.path());
+    assert_eq!(server.get("/si/v1/rm/rm-1").await.1["state"], "Paused", "it goes on");
+}
+
+#[tokio::test]
 async fn a_log_that_can_neither_be_read_nor_put_aside_is_left_alone_and_nobody_registers_over_it() {
     let dir = tempfile::tempdir().expect("a directory");
     killed(dir.path()).await;

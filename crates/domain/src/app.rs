@@ -89,6 +89,8 @@ pub struct App {
     pub rejected: Option<Arc<str>>,
     /// Resource × seconds of ended allocations, by kind and instance type.
     pub history: Rare<UsageHistory>,
+    /// Of what was preempted something was no placeholder.
+    pub real_preempted: bool,
     /// Not scheduled before (R5.26).
     pub backoff_until: Option<Nanos>,
     /// Nothing of it can be placed in this epoch: it is out of its queue's order until then.
@@ -211,7 +213,7 @@ impl App {
 
     /// Something of it that was no placeholder has run and ended.
     pub fn has_run(&self) -> bool {
-        !self.history.normal.is_empty() || !self.history.preempted.is_empty()
+        !self.history.normal.is_empty() || self.real_preempted
     }
 
     /// What waits, for all to see.
@@ -509,6 +511,7 @@ map!(App {
     71 parked,
     72 in_question as Skip,
     73 untold as Skip,
+    74 real_preempted,
 });
 list!(GroupKey { shape, placeholder, task_group, required_node, originator, paused });
 variants!(Hold { 1 UserQuota, 2 QueueQuota, 3 Nodes, 4 Gang, 5 RequiredNode, 6 ClusterFull, 7 GangRoom, 8 Failures });

@@ -238,6 +238,7 @@ impl Lasted {
         self.going.1.clear();
         self.open.clear();
         self.asked.clear();
+        self.queues.clear();
     }
 
     fn add(&mut self, kinds: &Kinds, length: Nanos, at: Nanos) {

@@ -169,6 +169,11 @@ impl<K: Key, T: Row, const N: usize> Table<K, T, N> {
         self.rows.len()
     }
 
+    /// Number of rows in use.
+    pub fn used(&self) -> usize {
+        self.rows.len() - self.vacant.len()
+    }
+
     /// There are no places.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()

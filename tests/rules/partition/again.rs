@@ -210,3 +210,18 @@ proptest! {
         prop_assert_eq!(again(&start, from, &env, vec![drained]).whole, outcome.whole);
     }
 }
+
+#[test]
+fn one_that_failed_waits_again_and_lasts_from_its_next_start() {
+    // R4.26
+    let (mut env, ..) = recording(QUEUES);
+    env.app("app-1", "root.a");
+    env.ask(vec![Ask::new("app-1", "a", 10)]);
+    env.pass(1);
+    env.release("app-1", "a", Termination::FailedOnRm);
+    env.pass(60);
+    env.release("app-1", "a", Termination::StoppedByRm);
+    let recorded = env.recorded.as_ref().expect("recorded");
+    let lasted = recorded.lasted(&("app-1".into(), "a".into())).expect("it ended");
+    assert!(lasted > seconds(30), "{lasted:?}");
+}

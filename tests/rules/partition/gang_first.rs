@@ -168,3 +168,16 @@ fn placeholders_that_still_wait_are_waited_for() {
     let found = why(&env, "app-1");
     assert!(matches!(&found[1], (key, Why::Gang { missing: 1, placed: 1 }) if key == "r1"), "{found:?}");
 }
+
+#[test]
+fn the_first_placeholder_lets_others_be_tried_also_where_it_finds_no_node() {
+    // SEEDS S10
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 10);
+    env.gang("app-1", "root.a", 20, "Soft");
+    env.ask(vec![Ask::new("app-1", "driver", 1).originator()]);
+    env.ask(vec![Ask::new("app-1", "plain", 1)]);
+    env.heard();
+    env.ask(vec![Ask::new("app-1", "ph1", 20).placeholder("tg")]);
+    assert_eq!(env.heard(), ["new plain on n1"]);
+}

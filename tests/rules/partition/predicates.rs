@@ -595,3 +595,20 @@ fn what_the_shim_is_asked_about_waits_for_all_to_see() {
     env.assert_empty();
     assert!(env.partition.queues.values().all(|queue| queue.waiting().is_zero()));
 }
+
+#[test]
+fn one_that_the_shim_was_told_of_is_not_to_be_told_of_again_after_a_question_without_an_answer() {
+    // R4.37, R4.38
+    let mut env = Env::new(QUEUES);
+    env.apply(Command::AskPredicates(true));
+    env.app("app-1", "root.a");
+    env.node("n1", 1);
+    env.ask(vec![Ask::new("app-1", "k1", 4)]);
+    env.pass(2);
+    assert!(env.heard().contains(&"k1 Failed".to_owned()));
+    env.node("n2", 4);
+    let question = env.questions.remove(0).id;
+    env.apply(Command::Unanswered(question));
+    env.node_action("n2", NodeAction::Drain, None);
+    env.pass(5);
+}

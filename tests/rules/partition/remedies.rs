@@ -21,7 +21,7 @@ use callboard::{
             remedies::{Advice, Change, Nothing, Remedy},
         },
         resources::Resource,
-        types::{AppIx, Nanos},
+        types::{AppIx, Nanos, Termination},
     },
 };
 use proptest::{
@@ -550,4 +550,39 @@ fn suggestions_work_and_where_there_is_none_no_setting_would() {
     let common = ["max", "limit", "undrain", "free", "smaller", "members", "queue", "nodes"];
     let missing: Vec<_> = common.iter().filter(|kind| !seen.contains_key(**kind)).collect();
     assert!(missing.is_empty() && seen.contains_key("none"), "{missing:?} of {seen:?}");
+}
+
+#[test]
+fn to_preempt_is_no_remedy_where_nothing_has_to_be_preempted() {
+    // Time alone frees the room: the application that has it may run for three seconds.
+    let config = "partitions:\n  - name: default\n    preemption: {enabled: false}\n    queues:\n      - name: root\n        submitacl: '*'\n        queues:\n          - {name: a, resources: {max: {memory: 10}}}\n";
+    let mut env = Env::calm(config);
+    env.node("n1", 100);
+    env.limited("a", 3_000);
+    env.ask(vec![Ask::new("a", "k", 8)]);
+    env.app("w", "root.a");
+    env.ask(vec![Ask::new("w", "w", 8).preempts()]);
+    let advice = advice_for(&env, config, "w");
+    let preempts = |change: &Change| matches!(change, Change::Preempt { .. } | Change::Edit(Edit::Preemption(_)));
+    assert!(!changes(&advice).iter().any(preempts), "{advice:?}");
+}
+
+#[test]
+fn what_helps_after_a_pause_is_told_during_it() {
+    // R4.28: after failures an ask pauses.
+    let mut env = Env::calm(ROOMY);
+    env.node("n1", 8);
+    env.app("f", "root.q");
+    env.app("w", "root.q");
+    env.ask(vec![Ask::new("w", "w", 8)]);
+    for _ in 0..20 {
+        if env.partition.alloc("w", "w").is_some_and(|row| row.paused_until().is_some()) {
+            break;
+        }
+        env.release("w", "w", Termination::FailedOnRm);
+    }
+    assert!(env.partition.alloc("w", "w").is_some_and(|row| row.paused_until().is_some()));
+    env.ask(vec![Ask::new("f", "f", 8)]);
+    let advice = advice_for(&env, ROOMY, "w");
+    assert!(changes(&advice).iter().any(|change| matches!(change, Change::Free { .. })), "{advice:?}");
 }

@@ -283,3 +283,24 @@ fn an_application_that_may_not_begin_keeps_no_node() {
     assert_eq!((env.partition.reservations, env.log("bob-1", "big").is_empty()), (0, false));
     assert!(env.heard().contains(&format!("new other on {node}")));
 }
+
+#[test]
+fn who_may_go_elsewhere_does_not_depend_on_what_went_before() {
+    // R5.32: it is no larger than what waits on the average.
+    for before in [0, 50] {
+        let mut env = full(2);
+        env.node("n9", 1_000);
+        env.app("app-0", "root.b");
+        env.ask((0..before).map(|n| Ask::new("app-0", &format!("k{n}"), 1)).collect());
+        env.remove_app("app-0");
+        env.node_action("n9", NodeAction::Decommission, None);
+        env.app("app-2", "root.a");
+        env.ask(vec![Ask::new("app-2", "large", 10)]);
+        env.pass(3);
+        assert_eq!(env.partition.reservations, 1);
+        env.ask((0..3).map(|at| Ask::new("app-1", &format!("larger{at}"), 16)).collect());
+        env.heard();
+        env.node("n02", 20);
+        assert!(env.heard().contains(&"new large on n02".to_owned()), "{before}");
+    }
+}

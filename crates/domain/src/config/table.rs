@@ -232,7 +232,7 @@ pub static TABLE: &[Setting] = &[
         "rm.resendAfter",
         ABOVE_ZERO,
         "10s",
-        "Time after which a release that the shim has not confirmed is sent again",
+        "Time after which a release that the shim has not confirmed is sent again; less than 100ms counts as that",
     ),
     as_started(
         "rm.reservations",

@@ -183,6 +183,7 @@ impl Partition {
             ran: Nanos::ZERO,
             rejected: None,
             history: Rare::default(),
+            real_preempted: false,
             backoff_until: None,
             blocked: false,
             parked: None,
@@ -347,9 +348,6 @@ impl Partition {
         self.app_takes_no_more_turns(ix);
         let row = self.apps.free(ix);
         debug_assert!(row.by_seq.is_empty(), "asks of {}", row.id);
-        for at in row.by_seq.values() {
-            self.keys.remove(ix, &self.allocs[*at].spec.key, *at);
-        }
         // The row may stay unused for long.
         row.by_seq = Run::new();
         row.tags = Arc::default();

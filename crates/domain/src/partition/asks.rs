@@ -133,8 +133,7 @@ impl Partition {
         let app_row = &mut self.apps[app];
         app_row.by_seq.insert(seq, ix);
         if spec.placeholder {
-            app_row.gang.to_come = false;
-            app_row.gang.wait = None;
+            self.end_gang_wait(app);
             self.gang_changes(app, |gang| gang.announced.add(&spec.resource));
             let group = self.apps[app]
                 .gang
@@ -376,6 +375,7 @@ impl Partition {
     pub(super) fn forget(&mut self, alloc: AllocIx) {
         // The next one in this row has not been refused anywhere.
         self.forget_refusals(alloc);
+        self.forget_refused_victims(alloc);
         let row = self.allocs.free(alloc);
         let (app, seq, shape) = (row.app, row.seq, row.shape);
         self.keys.remove(app, &row.spec.key, alloc);

@@ -107,10 +107,13 @@ impl Partition {
             return;
         }
         row.attempted = true;
+        let (app, unreported) = (row.app, row.is_unreported());
         self.inspection.news = true;
-        self.count_unreported(alloc, 1);
-        let app = self.allocs[alloc].app;
-        self.note_untold(app);
+        // The shim may have been told of it before a question about it that nobody answered.
+        if unreported {
+            self.count_unreported(alloc, true);
+            self.note_untold(app);
+        }
     }
 
     /// An application has an ask that was tried, and of which the shim was not told.
@@ -159,11 +162,15 @@ impl Partition {
     }
 
     /// A pending ask became one that is unreported, or ceased to be one.
-    fn count_unreported(&mut self, alloc: AllocIx, delta: isize) {
+    fn count_unreported(&mut self, alloc: AllocIx, more: bool) {
         if self.allocs[alloc].phase == Phase::Pending {
             let (key, app) = (self.group_key(alloc), self.allocs[alloc].app);
             if let Some(group) = self.apps[app].groups_by_key.get_mut(&key) {
-                group.unreported = group.unreported.saturating_add_signed(delta);
+                if more {
+                    group.unreported += 1;
+                } else {
+                    group.unreported -= 1;
+                }
             }
         }
     }
@@ -182,7 +189,7 @@ impl Partition {
         // What is told of now uses up no more room of other applications: more may be found the next time.
         self.inspection.news = !found.is_empty();
         for alloc in found {
-            self.count_unreported(alloc, -1);
+            self.count_unreported(alloc, false);
             let row = &mut self.allocs[alloc];
             row.triggered_scale_up = true;
             let (key, app) = (row.spec.key.clone(), row.app);

@@ -390,6 +390,9 @@ impl Partition {
 
     /// The attempt to preempt is over.
     pub(super) fn forget_refused_victims(&mut self, alloc: AllocIx) {
+        if self.questions.refused_victims.is_empty() {
+            return;
+        }
         let range = (alloc, NodeIx(0))..=(alloc, NodeIx(u32::MAX));
         let nodes: Vec<_> = self.questions.refused_victims.range(range).copied().collect();
         for key in nodes {

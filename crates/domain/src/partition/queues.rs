@@ -229,6 +229,7 @@ impl Partition {
         if let Some(parent) = parent {
             let row = &mut self.queues[parent];
             row.children.remove(&name);
+            row.blocked_children.remove(&ix);
         }
         let detail = if managed { Detail::QueueConfig } else { Detail::QueueDynamic };
         cx.event(EventKind::Queue, &path, Change::Remove, detail);

@@ -11,7 +11,7 @@ use crate::{
     command::{AllocationItem, Command, ReleaseItem},
     effect::{Callback, Effect},
     log::{Input, Step},
-    types::Nanos,
+    types::{Nanos, Termination},
 };
 
 /// An input.
@@ -158,6 +158,9 @@ impl Recorded {
                 false => vec![release.key.clone()],
             };
             for key in keys {
+                if release.termination == Termination::FailedOnRm && self.waits_again(&release, &key) {
+                    continue;
+                }
                 let waited = self.end(at, &release.app, &key);
                 if waited {
                     withdrawn.push(ReleaseItem { key, ..release.clone() });
@@ -169,6 +172,16 @@ impl Recorded {
             self.came.push((at, Came::Command(command)));
         }
         self.came.extend(updates.into_iter().map(|item| (at, Came::Update(item))));
+    }
+
+    /// One that failed where it was placed waits again (R4.28), where only it was released; false where it was not placed.
+    fn waits_again(&mut self, release: &ReleaseItem, key: &Arc<str>) -> bool {
+        let live = self.live.get_mut(&release.app).and_then(|live| live.get_mut(key));
+        let live = live.filter(|live| !release.key.is_empty() && !live.goes && live.placed.is_some());
+        live.is_some_and(|live| {
+            live.placed = None;
+            true
+        })
     }
 
     /// The resource manager releases something; true where it was an ask that waited.

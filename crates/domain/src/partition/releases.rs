@@ -268,7 +268,9 @@ impl Partition {
             self.apps[app].releasing_all = false;
             // One event with the sum, not one for each (EVT-050). What the shim is being asked about is charged still.
             let gone = used.minus(&charged(&self.apps[app]));
-            self.user_decrease(app, &Arc::new(gone), cx);
+            if !gone.is_zero() || self.is_idle(app) {
+                self.user_decrease(app, &Arc::new(gone), cx);
+            }
             if ending && !released.is_empty() {
                 // R4.23a
                 self.complete_later(app, cx.now);
@@ -470,7 +472,10 @@ impl Partition {
         let instance = self.nodes[node].spec.instance_type();
         let seconds = cx.now.minus(row.bound).as_secs().max(0);
         let used = row.resource.times(i128::from(seconds));
-        let history = &mut self.apps[row.app].history;
+        let real_preempted = row.preempted && !row.is_placeholder();
+        let app = &mut self.apps[row.app];
+        app.real_preempted |= real_preempted;
+        let history = &mut app.history;
         let book: &mut BTreeMap<Arc<str>, Resource> = if row.preempted {
             &mut history.preempted
         } else if row.is_placeholder() {

@@ -246,7 +246,7 @@ impl Partition {
         if !self.is_for_waiting(alloc) || self.allocs[alloc].is_placeholder() {
             return true;
         }
-        let asks = (self.allocs.len() as u64).saturating_sub(self.allocations).max(1);
+        let asks = (self.allocs.used() as u64).saturating_sub(self.allocations).max(1);
         let mean = self.share(&self.queues[self.root].pending) / asks as f64;
         self.share(&self.allocs[alloc].resource) <= mean
     }

@@ -358,6 +358,7 @@ impl Partition {
     /// An ask stops waiting and is bound to a node.
     pub(super) fn leave_waiting(&mut self, alloc: AllocIx, phase: Phase, node: NodeIx, cx: &mut Cx) {
         self.use_reservation(alloc, node, cx);
+        self.forget_refused_victims(alloc);
         self.dequeue(alloc);
         let row = &mut self.allocs[alloc];
         row.phase = phase;

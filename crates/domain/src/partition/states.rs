@@ -163,7 +163,7 @@ impl Partition {
     fn count_running(&mut self, ix: AppIx, up: bool) {
         for queue in self.up(self.apps[ix].queue) {
             let row = &mut self.queues[queue];
-            row.running = if up { row.running + 1 } else { row.running.saturating_sub(1) };
+            row.running = if up { row.running + 1 } else { row.running - 1 };
         }
         if !up {
             self.unblock_limits();

@@ -4,12 +4,12 @@ use callboard::domain::{
     command::{AddApplication, Command, NodeAction},
     partition::{Explainer, Why},
     resources::Resource,
-    types::Termination,
+    types::{AppState, Termination},
 };
 
 use super::{
     super::env::{Ask, Env, res},
-    tree,
+    A_AND_B, tree,
 };
 
 /// Queue p may use 100, of which a is guaranteed so much and b the other; app-b fills 90 of it with v0 to v8.
@@ -252,4 +252,28 @@ fn what_is_kept_in_the_cluster_costs_no_victims() {
     env.apply_node("g1", &[("memory", 5), ("vcore", 1000), ("gpu", 1)]);
     begun(&mut env, "root.c", 6);
     assert_eq!(two_preempt(&mut env, 6).len(), 2);
+}
+
+#[test]
+fn a_gang_of_which_only_a_placeholder_was_preempted_has_not_run() {
+    // R6.21, R3.16: its real asks may come after the time-out.
+    let mut env = Env::calm(&tree(A_AND_B));
+    for (node, size) in [("n1", 20), ("n2", 5), ("n3", 5)] {
+        env.node(node, size);
+    }
+    env.gang("gang", "root.b", 30, "Soft");
+    env.ask((0..3).map(|n| Ask::new("gang", &format!("ph{n}"), 10).placeholder("tg").preempts()).collect());
+    env.app("app-a", "root.a");
+    env.ask(vec![Ask::new("app-a", "k1", 10).preempts()]);
+    env.pass(2);
+    env.confirm_all();
+    assert!(env.partition.alloc("app-a", "k1").is_some_and(|row| row.is_allocated()), "{:?}", env.told);
+    env.pass(60);
+    env.confirm_all();
+    env.pass(60);
+    assert_eq!(env.state("gang"), Some(AppState::Accepted), "{:?}", env.told);
+    env.release("app-a", "k1", Termination::StoppedByRm);
+    env.heard();
+    env.ask(vec![Ask::new("gang", "r1", 10)]);
+    assert!(env.heard().contains(&"new r1 on n1".to_owned()));
 }

@@ -127,3 +127,27 @@ fn a_shim_that_changes_its_mind_gets_no_second_round_of_victims() {
     }
     assert!(env.heard().iter().all(|text| !text.contains("Preempted")));
 }
+
+#[test]
+fn what_was_refused_for_an_ask_is_not_refused_for_the_next_one_in_its_row() {
+    // R7.21
+    let mut env = Env::calm(&tree(A_AND_B));
+    env.app("app-a", "root.a");
+    env.app("app-b", "root.b");
+    for node in ["n1", "n2"] {
+        env.node(node, 20);
+        env.ask(vec![Ask::new("app-b", &format!("v-{node}"), 20).preempts().on(node)]);
+    }
+    env.apply(Command::AskPredicates(true));
+    let first = |env: &mut Env, key: &str| {
+        env.ask(vec![Ask::new("app-a", key, 20).preempts()]);
+        env.pass(2);
+        env.questions[0].node.to_string()
+    };
+    let node = first(&mut env, "k1");
+    env.answer(Err("no".into()), 0);
+    assert_ne!(*env.questions[0].node, *node, "the next node is asked about");
+    env.release("app-a", "k1", Termination::StoppedByRm);
+    env.questions.clear();
+    assert_eq!(first(&mut env, "k2"), node);
+}

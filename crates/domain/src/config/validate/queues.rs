@@ -16,14 +16,26 @@ use crate::{
     queue::RECOVERY_QUEUE,
 };
 
+/// Properties of a queue at most, those of the queues above it included.
+const MAX_PROPERTIES: usize = 100;
+
 /// Checks a root queue and everything below it, a level before the levels below it.
 pub fn check(root: &Queue, faults: &mut Faults) {
-    queue(root, ROOT, 1, faults);
+    queue(root, ROOT, 1, &mut HashSet::new(), faults);
 }
 
-fn queue(queue: &Queue, path: &str, level: usize, faults: &mut Faults) {
+/// `inherited`: the keys of properties that it has from above.
+fn queue<'a>(queue: &'a Queue, path: &str, level: usize, inherited: &mut HashSet<&'a str>, faults: &mut Faults) {
     acl(&queue.admin_acl, path, faults);
     acl(&queue.submit_acl, path, faults);
+    let own: Vec<&str> = queue.properties.keys().map(String::as_str).filter(|key| inherited.insert(key)).collect();
+    // Every queue has all of them, and shows them: a short text could make the work of a very long one.
+    for (count, of) in [(inherited.len(), "properties"), (queue.template.properties.len(), "childtemplate")] {
+        if count > MAX_PROPERTIES {
+            let text = format!("queue {path} has {count} properties: at most {MAX_PROPERTIES} are allowed");
+            faults.add(queue.name.at, "QUE-061", text, format!("{of}; those of the queues above count as well"));
+        }
+    }
     let mut seen = Seen::default();
     for limit in &queue.limits {
         entry(limit, queue, path, &mut seen, faults);
@@ -44,20 +56,19 @@ fn queue(queue: &Queue, path: &str, level: usize, faults: &mut Faults) {
             faults.add(name.at, "PLC-046", text, "choose another name");
         }
     }
-    if level == MAX_QUEUE_LEVELS
-        && let Some(child) = queue.queues.first()
-    {
+    if level == MAX_QUEUE_LEVELS {
         // Nothing walks further down than this.
-        faults.add(
-            child.name.at,
-            "CFG-020",
-            too_many_levels(level + 1),
-            format!("`{}` below {path}", child.name.value),
-        );
-        return;
+        if let Some(child) = queue.queues.first() {
+            let here = format!("`{}` below {path}", child.name.value);
+            faults.add(child.name.at, "CFG-020", too_many_levels(level + 1), here);
+        }
+    } else if inherited.len() <= MAX_PROPERTIES {
+        for child in queue.queues.iter().filter(|child| !is_overlong(child)) {
+            self::queue(child, &format!("{path}.{}", child.name.value), level + 1, inherited, faults);
+        }
     }
-    for child in queue.queues.iter().filter(|child| !is_overlong(child)) {
-        self::queue(child, &format!("{path}.{}", child.name.value), level + 1, faults);
+    for key in own {
+        inherited.remove(key);
     }
 }
 

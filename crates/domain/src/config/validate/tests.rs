@@ -115,6 +115,24 @@ fn paths_have_at_most_64_levels() {
 }
 
 #[test]
+fn queues_have_at_most_100_properties() {
+    // QUE-061
+    let some = |from: usize, to: usize| (from..to).map(|n| format!("k{n}: v")).collect::<Vec<_>>().join(", ");
+    let below = |above: &str, own: &str| {
+        queues(&format!(
+            "[{{name: a, properties: {{{above}}}, queues: [{{name: b, properties: {{{own}}}}}, {{name: c, properties: {{{own}}}}}]}}]"
+        ))
+    };
+    assert_eq!(below(&some(0, 60), &some(20, 100)), "ok");
+    let text = "queue root.a.b has 101 properties: at most 100 are allowed";
+    assert!(below(&some(0, 60), &some(20, 101)).starts_with(text));
+    let text = "queue root.a has 101 properties: at most 100 are allowed";
+    assert_eq!(below(&some(0, 101), ""), text);
+    let template = format!("[{{name: a, parent: true, childtemplate: {{properties: {{{}}}}}}}]", some(0, 101));
+    assert_eq!(queues(&template), text);
+}
+
+#[test]
 fn rules_lead_no_deeper_either() {
     // CFG-078
     let rules = |rules: &str| checked(&format!("partitions: [{{name: default, placementrules: {rules}, queues: []}}]"));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Editor;
 use crate::{
-    alloc::{AskSpec, Phase, PreemptionPolicy},
+    alloc::{Alloc, AskSpec, Phase, PreemptionPolicy},
     app::App,
     command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, ReleaseItem},
     edit::Edit,
@@ -129,7 +129,7 @@ impl Change {
             }
             Change::Preempt { ask } => {
                 let (_, alloc) = find(partition, ask).ok_or_else(gone)?;
-                let mut spec = AskSpec::clone(&partition.allocs[alloc].spec);
+                let mut spec = as_it_is(&partition.allocs[alloc]);
                 let given = spec.preemption.unwrap_or_default();
                 spec.preemption = Some(PreemptionPolicy { allow_preempt_other: true, ..given });
                 spec.key = again(&ask.1);
@@ -223,6 +223,11 @@ fn submission(row: &App, queue: Arc<str>, placeholder_ask: Option<Resource>) -> 
     }
 }
 
+/// An ask as it was sent, with the size that it has now.
+fn as_it_is(row: &Alloc) -> AskSpec {
+    AskSpec { resource: row.resource.clone(), ..AskSpec::clone(&row.spec) }
+}
+
 /// An application is removed, and submitted once more with these of its asks.
 fn resubmit(partition: &Partition, row: &App, queue: Arc<str>, asks: Vec<AllocIx>) -> Vec<Command> {
     let live = |ask: &AllocIx| partition.allocs[*ask].phase != Phase::Ended;
@@ -234,7 +239,7 @@ fn resubmit(partition: &Partition, row: &App, queue: Arc<str>, asks: Vec<AllocIx
     let new = submission(row, queue, row.gang.placeholder_ask.as_ref().map(|_| gang));
     let allocations = asks
         .into_iter()
-        .map(|ask| AllocationItem { app: row.id.clone(), node: None, spec: partition.allocs[ask].spec.clone() })
+        .map(|ask| AllocationItem { app: row.id.clone(), node: None, spec: as_it_is(&partition.allocs[ask]).into() })
         .collect();
     vec![
         Command::Applications { new: Vec::new(), remove: vec![row.id.clone()] },

@@ -198,7 +198,11 @@ impl<'a> Search<'a> {
             // Nothing holds it back.
             return;
         }
-        if matches!(waiting.why, Why::GangToCome(_) | Why::Placeholder { .. } | Why::Failures(_)) {
+        if self.ready() > self.now && !self.found.is_empty() {
+            // Nor does anything once its pause is over.
+            return;
+        }
+        if matches!(waiting.why, Why::GangToCome(_) | Why::Placeholder { .. }) {
             return;
         }
         self.raise_queues();
@@ -227,11 +231,7 @@ impl<'a> Search<'a> {
     fn wait(&mut self) {
         let until = self.patience();
         if let Some(run) = self.attempt(&Change::Wait, until) {
-            let after = run.now.minus(self.now);
             self.note(Change::Wait, 0.0, &run);
-            if let Some(last) = self.found.last_mut() {
-                last.after = after;
-            }
         }
     }
 
@@ -248,6 +248,14 @@ impl<'a> Search<'a> {
         ];
         let most = self.now.plus(HORIZON);
         moments.into_iter().flatten().filter(|at| *at > self.now && *at <= most).max().unwrap_or(self.now)
+    }
+
+    /// When it is tried again, where it pauses now: no change helps before.
+    fn ready(&self) -> Nanos {
+        let paused = self.asks.iter().filter_map(|ask| self.partition.allocs[*ask].paused_until());
+        let until = paused.chain(self.partition.apps[self.app].backoff_until).max();
+        let at = until.map(|until| until.plus(Nanos::from_millis(1))).filter(|at| *at <= self.now.plus(HORIZON));
+        at.unwrap_or(self.now).max(self.now)
     }
 
     /// Tries a change; gives the run where it places the asks.
@@ -294,9 +302,9 @@ impl<'a> Search<'a> {
         });
     }
 
-    /// Tries a change now, and keeps it where it places the asks.
+    /// Tries a change now, or when a pause is over, and keeps it where it places the asks.
     fn offer(&mut self, change: Change, size: f64) -> bool {
-        let run = self.attempt(&change, self.now);
+        let run = self.attempt(&change, self.ready());
         if let Some(run) = &run {
             self.note(change, size, run);
         }
@@ -314,7 +322,7 @@ impl<'a> Search<'a> {
     ) {
         let tried = |search: &mut Self, edit: &Edit| {
             let change = search.partition.of_edit(edit.clone());
-            let run = search.attempt(&change, search.now)?;
+            let run = search.attempt(&change, search.ready())?;
             search.note(change, size(edit), &run);
             Some(run)
         };

@@ -179,7 +179,8 @@ impl Search<'_> {
         }
         let size = partition.share(&self.each);
         for change in changes {
-            if let Some(run) = self.attempt(&change, until) {
+            // Where nothing is preempted, it was the time that passed.
+            if let Some(run) = self.attempt(&change, until).filter(|run| !run.preempted.is_empty()) {
                 self.note(change, size, &run);
             }
         }

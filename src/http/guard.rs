@@ -139,7 +139,8 @@ fn kind(request: &HttpRequest) -> String {
 fn outcome(status: StatusCode) -> &'static str {
     match status.as_u16() {
         401 | 403 => "refused",
-        400.. => "failed",
+        // Another server was named, which keeps what comes of it.
+        300.. => "failed",
         _ => "done",
     }
 }
@@ -413,6 +414,12 @@ mod tests {
 
     fn shim(rm: Option<&str>, configure: bool) -> Need {
         Need::Shim { rm: rm.map(str::to_owned), configure }
+    }
+
+    #[test]
+    fn outcomes() {
+        let outcomes = [200, 307, 401, 403, 404, 503].map(|status| outcome(StatusCode::from_u16(status).unwrap()));
+        assert_eq!(outcomes, ["done", "failed", "refused", "refused", "failed", "failed"]);
     }
 
     #[test]

@@ -67,6 +67,7 @@ pub struct Notes {
     consequences: Vec<Fault>,
     unread: Vec<Fault>,
     ignored: Vec<String>,
+    process_wide: Vec<String>,
 }
 
 impl Notes {
@@ -75,12 +76,18 @@ impl Notes {
         let fault = |what| Fault { line: 0, column: 0, rule: "CFG-110", message: format!("{what} (extraConfig)") };
         let unread = table::unreadable(extra).into_iter().map(|what| format!("{what}: it counts as the default"));
         let unread = unread.chain(table::unknown(extra)).map(fault).collect();
-        Notes { config: config.clone(), consequences: Vec::new(), unread, ignored }
+        let process_wide = extra.iter().filter(|(key, _)| table::is_of_server(key));
+        let process_wide = process_wide.map(|(key, value)| format!("{key}={value}")).collect();
+        Notes { config: config.clone(), consequences: Vec::new(), unread, ignored, process_wide }
     }
 
-    /// Of the configuration's text.
-    pub fn checksum(&self) -> &str {
-        &self.config.checksum
+    /// What was taken, for the audit log: the checksum of the configuration's text, and the settings of the whole process.
+    pub fn taken(&self) -> String {
+        let checksum = &self.config.checksum;
+        match &*self.process_wide {
+            [] => format!("checksum {checksum}"),
+            settings => format!("checksum {checksum}; {}", settings.join(", ")),
+        }
     }
 
     /// Keys of settings of the whole process, which it may not change.

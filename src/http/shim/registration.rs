@@ -60,9 +60,8 @@ pub async fn register(
     let sent = doors.topology.leaders().map(|_| text.clone());
     let message: v1::RegisterResourceManagerRequest = read(text).await?;
     caller.acts_for(&message.rm_id)?;
-    if let Some(detail) = request.extensions().get::<Detail>() {
-        detail.tell(format!("resource manager {}", message.rm_id));
-    }
+    let detail = request.extensions().get::<Detail>().cloned().unwrap_or_default();
+    detail.tell(format!("resource manager {}", message.rm_id));
     let registration = Registration {
         rm: message.rm_id,
         version: message.version,
@@ -79,6 +78,7 @@ pub async fn register(
         (Err(refused), Some(sent)) => return standby::elsewhere(&doors, &request, sent, refused.into()).await,
         (registered, _) => registered?,
     };
+    detail.tell(registered.notes.taken());
     Ok(taken(&registered.notes))
 }
 
@@ -134,7 +134,7 @@ pub async fn configure(
     };
     let (answer, refused) = match doors.topology.configure(&rm, epoch, &group, message.config, extra, tenant).await {
         Ok(notes) => {
-            tell(format!("checksum {}", notes.checksum()));
+            tell(notes.taken());
             (taken(&notes), None)
         }
         Err(refused) => {

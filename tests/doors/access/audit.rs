@@ -129,6 +129,9 @@ async fn a_configuration_has_its_checksum_and_a_failure_its_reason() {
     server.register().await;
     let path = "/si/v1/rm/rm-1/configuration";
     assert_eq!(server.send("operator", "PUT", path, Some(&json!({"config": CONFIG}))).await.status(), 200);
+    let extra = json!({"http.requestsPerSecond": "900", "event.store.maxAge": "1h", "rm.resendAfter": "9s"});
+    let update = json!({"config": CONFIG, "extraConfig": extra});
+    assert_eq!(server.send("operator", "PUT", path, Some(&update)).await.status(), 200);
     assert_eq!(server.send("operator", "PUT", path, Some(&json!({"config": "partitions: 7"}))).await.status(), 400);
     let none = "/api/v1/partition/nope/resource/drain";
     let drain = json!({"targets": "n1", "reason": "disk"});
@@ -144,6 +147,9 @@ async fn a_configuration_has_its_checksum_and_a_failure_its_reason() {
         rows.iter().find(is_it).unwrap_or_else(|| panic!("{status} {action} in {rows:?}"))["detail"].to_string()
     };
     assert_eq!(told("200", "/configuration"), format!("\"checksum {}\"", checksum()));
+    // What concerns the whole process is told as it was set.
+    let set = format!("checksum {}; event.store.maxAge=1h, http.requestsPerSecond=900", checksum());
+    assert!(rows.iter().any(|row| row["detail"] == *set), "{rows:?}");
     assert!(told("400", "/configuration").contains("cannot unmarshal"));
     assert!(told("404", "/nope/").contains("partition 'nope' not found"));
     assert!(told("400", "/log/level").contains("loud"));

@@ -22,7 +22,7 @@ use super::{
     context::ContextArg,
     flight::{
         self,
-        redact::{WORDS, within},
+        redact::{DESCRIPTION, Hidden, WORDS, lines_of, within},
     },
     out,
     secrets::{self, made},
@@ -102,17 +102,18 @@ async fn bundle(args: &DiagnoseArgs) -> anyhow::Result<usize> {
     for (_, text) in &told {
         text.iter().for_each(|text| hider.learn(text));
     }
+    let flights = match data {
+        Some(Ok(data)) => flights(&data, &mut hider),
+        Some(Err(error)) => vec![("flight".to_owned(), Err(error))],
+        None => Vec::new(),
+    };
     let version = format!("callboard {}\n", env!("CALLBOARD_BUILD"));
     let mut parts = vec![("version.txt".to_owned(), Ok(version.into_bytes()))];
     let hidden = |(name, text): (&str, anyhow::Result<String>)| {
         (name.to_owned(), text.map(|text| hider.hidden(name, &text).into_bytes()))
     };
     parts.extend(told.into_iter().map(hidden));
-    match data {
-        Some(Ok(data)) => parts.extend(flights(&data)),
-        Some(Err(error)) => parts.push(("flight".to_owned(), Err(error))),
-        None => {}
-    }
+    parts.extend(flights);
     let named = || format!("--out {}", args.out.display());
     let file = File::create(&args.out).with_context(named)?;
     let mut archive = tar::Builder::new(GzEncoder::new(file, Compression::default()));
@@ -157,13 +158,23 @@ fn named_directory(settings: &str) -> Option<anyhow::Result<PathBuf>> {
     Some(Err(anyhow!("the server's data directory {shown} is not on this machine: --data names it where it is")))
 }
 
-/// What happened of late, to be seen again with `callboard flight`, without names of people and applications.
-fn flights(data: &Path) -> Vec<(String, anyhow::Result<Vec<u8>>)> {
+/// What happened of late, to be seen again with `callboard flight`, without names of people and applications. Whom it named is hidden in
+/// the other parts, too.
+fn flights(data: &Path, hider: &mut Hider) -> Vec<(String, anyhow::Result<Vec<u8>>)> {
     let from = Clock::default().now().minus(FLIGHT);
-    match flight::since(data, from) {
-        Ok(flights) => flights.into_iter().map(|(rm, flight)| (format!("{rm}.flight"), flight)).collect(),
-        Err(error) => vec![("flight".to_owned(), Err(error))],
+    let found = match flight::since(data, from) {
+        Ok(found) => found,
+        Err(error) => return vec![("flight".to_owned(), Err(error))],
+    };
+    let mut flights = Vec::new();
+    for (rm, flight) in found {
+        let flight = flight.map(|(flight, people)| {
+            hider.meet(people);
+            flight
+        });
+        flights.push((format!("{rm}.flight"), flight));
     }
+    flights
 }
 
 async fn ask(client: &Client, server: &str, path: &str) -> anyhow::Result<String> {
@@ -206,8 +217,9 @@ struct Hider {
 /// Keys of JSON, YAML and log lines whose values name people.
 const KEYS: [&str; 10] =
     ["users", "groups", "adminacl", "submitacl", "user", "group", "username", "groupname", "by", "who"];
-/// And a key whose value is a text that an administrator wrote.
-const DESCRIPTION: &str = "limit";
+
+/// A name may have so many parts, of letters and digits, to be found within something longer.
+const PARTS: usize = 16;
 
 static PERSON: LazyLock<Regex> =
     LazyLock::new(|| made(&format!(r#"(?i)\b({})(=|\\?":\s*)(\\"[^"\\]+|"(?:[^"\\]|\\.)*)"#, KEYS.join("|"))));
@@ -243,12 +255,41 @@ impl Hider {
         let lists =
             LIST.captures_iter(text).flat_map(|found| names_in_list(&found[3]).map(str::to_owned).collect::<Vec<_>>());
         let listed = people_of(text).into_iter().chain(bare).chain(lists);
+        self.meet(keyed.chain(said).chain(listed));
+    }
+
+    /// Notes these names.
+    fn meet(&mut self, people: impl IntoIterator<Item = String>) {
         let is_name = |name: &String| {
             let mut letters = name.chars();
             // One letter names nobody, and would be found in every other line.
             letters.nth(1).is_some() && !WORDS.contains(&&**name) && name.parse::<f64>().is_err()
         };
-        self.people.extend(keyed.chain(said).chain(listed).filter(is_name));
+        self.people.extend(people.into_iter().filter(is_name));
+    }
+
+    /// A word such as an id with stand-ins for the names within it, the longest first; `None` where there are none.
+    fn word(&self, word: &str) -> Option<String> {
+        let begins = |(at, _): &(usize, char)| {
+            let before = word[..*at].chars().next_back();
+            word[*at..].starts_with(char::is_alphanumeric) && !before.is_some_and(char::is_alphanumeric)
+        };
+        let starts: Vec<usize> = word.char_indices().filter(begins).map(|(at, _)| at).collect();
+        let end =
+            |start: usize| start + word[start..].find(|c: char| !c.is_alphanumeric()).unwrap_or(word.len() - start);
+        let (mut out, mut told) = (String::new(), 0);
+        for (nth, &from) in starts.iter().enumerate() {
+            if from < told {
+                continue;
+            }
+            let mut names = starts[nth..].iter().take(PARTS).rev().map(|last| &word[from..end(*last)]);
+            if let Some(name) = names.find(|name| self.people.contains(*name)) {
+                out += &word[told..from];
+                out += &self.stand_in("name", name);
+                told = from + name.len();
+            }
+        }
+        (told > 0).then(|| out + &word[told..])
     }
 
     /// A text such as a log.
@@ -269,12 +310,9 @@ impl Hider {
         let text = SAID
             .replace_all(&text, |found: &Captures<'_>| format!("{}{}", &found[1], self.stand_in("name", &found[2])));
         let person = |word: &str| self.people.contains(word).then(|| self.stand_in("name", word));
-        // Also within an id, as of who is called so.
         let whole = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '@' | '.' | ':' | '+');
-        let middle = |c: char| c.is_alphanumeric() || matches!(c, '_' | '@' | '.');
-        let small = |word: &str| within(word, char::is_alphanumeric, person);
-        let named =
-            |word: &str| person(word).or_else(|| within(word, middle, |part| person(part).or_else(|| small(part))));
+        // Also within an id, as of who is called so.
+        let named = |word: &str| person(word).or_else(|| self.word(word));
         let text = within(&text, whole, named).unwrap_or_else(|| text.into_owned());
         let local = ["127.0.0.1", "0.0.0.0"];
         let address = |found: &Captures<'_>| match &found[0] {
@@ -305,7 +343,7 @@ impl Hider {
     /// Names of people in a configuration as YAML, in the form in which the server shows it: they are left out.
     fn yaml(&self, text: &str) -> String {
         let mut kept = String::new();
-        for (line, hidden) in lines_of(text) {
+        for (line, hidden) in lines_of(text, is_hidden) {
             match hidden {
                 None => kept += &format!("{line}\n"),
                 Some(Hidden::Key) => kept += &format!("{}: (left out)\n", line.split(':').next().unwrap_or_default()),
@@ -337,31 +375,6 @@ fn is_hidden(key: &str) -> bool {
     KEYS.contains(&&*key) || key == DESCRIPTION
 }
 
-/// Why a line of a configuration is left out.
-#[derive(Clone, Copy, PartialEq)]
-enum Hidden {
-    /// It has the key.
-    Key,
-    /// It goes on with the value.
-    More,
-}
-
-fn lines_of(text: &str) -> impl Iterator<Item = (&str, Option<Hidden>)> {
-    // The column of the key whose value goes on.
-    let mut inside = None;
-    text.lines().map(move |line| {
-        let rest = line.trim_start();
-        let key = rest.trim_start_matches("- ");
-        let (depth, column) = (line.len() - rest.len(), line.len() - key.len());
-        if inside.is_some_and(|of| rest.is_empty() || depth > of || depth == of && rest.starts_with("- ")) {
-            return (line, Some(Hidden::More));
-        }
-        let hidden = is_hidden(key.split(':').next().unwrap_or_default()).then_some(Hidden::Key);
-        inside = hidden.map(|_| column);
-        (line, hidden)
-    })
-}
-
 /// Who is named in lists and access lists, of a configuration or of JSON.
 fn people_of(text: &str) -> Vec<String> {
     fn of(value: &Value, within: bool, found: &mut Vec<String>) {
@@ -381,7 +394,7 @@ fn people_of(text: &str) -> Vec<String> {
         return found;
     }
     let mut of_people = false;
-    for (line, hidden) in lines_of(text) {
+    for (line, hidden) in lines_of(text, is_hidden) {
         let line = line.trim_start().trim_start_matches("- ");
         let names = match hidden {
             Some(Hidden::Key) => {
@@ -470,6 +483,9 @@ mod tests {
         let mut hider = Hider::new();
         [log, yaml].iter().for_each(|text| hider.learn(text));
         let (log, yaml) = (hider.text(log), hider.hidden("configuration.json", yaml));
+        let ids = hider.text("etl-jane.doe-7 (jane.doe_job) x:oidc:alice@example.org:1 frank_f_x janedoe xdave daves");
+        assert_eq!(ids.matches("name-").count(), 4, "{ids}");
+        assert!(ids.ends_with("janedoe xdave daves"), "{ids}");
         for name in ["alice", "bob", "carol", "dave", "erin", "frank", "gina", "jane", "ops1"] {
             assert!(!log.contains(name) && !yaml.contains(name), "{name} is in {log}\n{yaml}");
         }

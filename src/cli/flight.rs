@@ -9,6 +9,7 @@ pub mod source;
 pub mod words;
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -17,7 +18,10 @@ use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use self::source::{Moment, Source, time};
+use self::{
+    redact::Redacted,
+    source::{Moment, Source, time},
+};
 use super::{out, serve::access::AccessArgs};
 use crate::{
     actors::rm::replay::Replay,
@@ -195,7 +199,7 @@ fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let mut flight = stretch(&dir, args.from, args.to)?;
     let mut redacted = "";
     if args.redact {
-        let (without_names, others) = redact::redact(&flight).map_err(anyhow::Error::msg)?;
+        let Redacted { flight: without_names, others, .. } = redact::redact(&flight).map_err(anyhow::Error::msg)?;
         flight = without_names;
         redacted = ", redacted";
         if others > 0 {
@@ -243,16 +247,19 @@ fn stretch(dir: &Path, from: Option<Nanos>, to: Option<Nanos>) -> anyhow::Result
     Ok(flight)
 }
 
+/// A redacted flight as bytes, and the users and groups that are named in it.
+type Since = (Vec<u8>, BTreeSet<String>);
+
 /// What the logs of a data directory hold from a time on, redacted: each by the name of its resource manager.
 ///
 /// # Errors
 /// The directory cannot be read.
-pub fn since(data: &Path, from: Nanos) -> anyhow::Result<Vec<(String, anyhow::Result<Vec<u8>>)>> {
+pub fn since(data: &Path, from: Nanos) -> anyhow::Result<Vec<(String, anyhow::Result<Since>)>> {
     let read = |dir: &Path| {
-        let (flight, _) = redact::redact(&stretch(dir, Some(from), None)?).map_err(anyhow::Error::msg)?;
+        let redacted = redact::redact(&stretch(dir, Some(from), None)?).map_err(anyhow::Error::msg)?;
         let mut bytes = Vec::new();
-        flight.write_to(&mut bytes)?;
-        Ok(bytes)
+        redacted.flight.write_to(&mut bytes)?;
+        Ok((bytes, redacted.people))
     };
     let named = |dir: &PathBuf| (dir.file_name().unwrap_or_default().to_string_lossy().into_owned(), read(dir));
     Ok(source::directories(data)?.iter().map(named).collect())

@@ -6,8 +6,9 @@ use regex::{Captures, Regex};
 
 static SECRET: LazyLock<Regex> = LazyLock::new(|| {
     made(
-        r#"(?ix) (?<word> bearer\ + | sha256: | password[=:\ ]+ ) [^\s",]+
+        r#"(?ix) (?<word> bearer\ + | sha256: | password[=:\ ]+ | \b[a-z0-9_-]*(?: passw(?: or )? d | passphrase | secret | token | [_-]key | apikey ) (?: :\ * | = ) ) [^\s",&;]+
         | cbt_[a-z0-9_-]+
+        | \b eyJ[a-z0-9_-]+ \. [a-z0-9_-]+ \. [a-z0-9_-]*
         | -----BEGIN[\s\S]*?-----END[^-]*-----
         | (?<scheme> :// ) [^/@\s"\\]+ @"#,
     )
@@ -37,6 +38,13 @@ mod tests {
             ("Authorization: Bearer cbt_abc, x", "Authorization: Bearer (secret), x"),
             ("see http://root:PW@h:1/x and http://h/a@b", "see http://(secret)@h:1/x and http://h/a@b"),
             ("password=PW CBT_abc sha256:9f", "password=(secret) (secret) sha256:(secret)"),
+            (
+                "passwd=PW DB_PASSWORD: PW, AWS_SECRET_KEY=PW",
+                "passwd=(secret) DB_PASSWORD: (secret), AWS_SECRET_KEY=(secret)",
+            ),
+            ("GET /x?token=PW&a=1 api-key:PW", "GET /x?token=(secret)&a=1 api-key:(secret)"),
+            ("with eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.c2ln, x", "with (secret), x"),
+            ("the token \"ann\" keys=[\"log.level\"] key=\"k\"", "the token \"ann\" keys=[\"log.level\"] key=\"k\""),
             ("-----BEGIN PRIVATE KEY-----\nMII\n-----END PRIVATE KEY-----", "(secret)"),
             ("nothing of the kind: a@b", "nothing of the kind: a@b"),
         ] {

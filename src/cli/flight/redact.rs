@@ -54,18 +54,40 @@ pub const WORDS: [&str; 16] = [
     "*",
 ];
 
+/// The key of a configuration whose value is a text that an administrator wrote.
+pub const DESCRIPTION: &str = "limit";
+
 /// Stand-ins by name, and the salt that they are made with.
 pub struct Names {
     names: BTreeMap<String, String>,
     salt: uuid::Uuid,
 }
 
-/// A flight under stand-ins, and how many of its records act otherwise under them.
+/// A flight under stand-ins.
+pub struct Redacted {
+    /// See the module.
+    pub flight: Flight,
+    /// So many of its records act otherwise.
+    pub others: usize,
+    /// The users and groups that have stand-ins in it.
+    pub people: BTreeSet<String>,
+}
+
+/// What is named in a flight.
+#[derive(Default)]
+struct Found {
+    people: BTreeSet<String>,
+    /// Applications and values of tags.
+    others: BTreeSet<String>,
+}
+
+/// A flight under stand-ins.
 ///
 /// # Errors
 /// A record cannot be applied.
-pub fn redact(flight: &Flight) -> Result<(Flight, usize), String> {
-    let names = Names::of(flight)?;
+pub fn redact(flight: &Flight) -> Result<Redacted, String> {
+    let Found { people, others: named } = Found::of(flight)?;
+    let names = Names::new(people.iter().cloned().chain(named).collect());
     let rename = |text: &str| names.rename(text).map(Arc::from);
     let mut title = flight.title.clone();
     title.rm = names.rename(&title.rm).unwrap_or(title.rm);
@@ -87,7 +109,7 @@ pub fn redact(flight: &Flight) -> Result<(Flight, usize), String> {
         redacted.push(&Record { payload: &payload, ..found });
     }
     redacted.damage = flight.damage.clone();
-    Ok((redacted, others))
+    Ok(Redacted { flight: redacted, others, people })
 }
 
 fn with_digest(payload: &[u8], digest: u64) -> Result<Vec<u8>, String> {
@@ -97,12 +119,11 @@ fn with_digest(payload: &[u8], digest: u64) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-impl Names {
-    /// All that are in a flight.
-    fn of(flight: &Flight) -> Result<Names, String> {
-        let mut found = BTreeSet::new();
+impl Found {
+    fn of(flight: &Flight) -> Result<Found, String> {
+        let mut found = Found::default();
         let mut replay = player::beginning(flight)?;
-        let session = |replay: &Replay, found: &mut BTreeSet<String>| {
+        let session = |replay: &Replay, found: &mut Found| {
             for (_, replica) in replay.session.iter().flat_map(|session| session.partitions.values()) {
                 of_partition(&replica.partition, found);
             }
@@ -120,6 +141,12 @@ impl Names {
                 session(&replay, &mut found);
             }
         }
+        Ok(found)
+    }
+}
+
+impl Names {
+    fn new(mut found: BTreeSet<String>) -> Names {
         let salt = uuid::Uuid::new_v4();
         let is_name = |name: &String| !name.is_empty() && !WORDS.contains(&&**name) && name.parse::<f64>().is_err();
         // Queues that are made for a user have its dots in another form.
@@ -130,7 +157,7 @@ impl Names {
             let text = format!("x{rank:06}-{}", digest(&salt, &name));
             (name, text)
         };
-        Ok(Names { names: found.into_iter().filter(is_name).enumerate().map(stand_in).collect(), salt })
+        Names { names: found.into_iter().filter(is_name).enumerate().map(stand_in).collect(), salt }
     }
 
     /// A text with stand-ins for the names and secrets in it; `None` where there are none.
@@ -138,11 +165,14 @@ impl Names {
         if let Some(name) = self.names.get(text) {
             return Some(name.clone());
         }
+        let without = without_descriptions(text);
+        let text = without.as_deref().unwrap_or(text);
         // What an operator wrote as a reason may be anything.
-        match secrets::hidden(text, |secret| format!("secret-{}", digest(&self.salt, secret))) {
+        let renamed = match secrets::hidden(text, |secret| format!("secret-{}", digest(&self.salt, secret))) {
             Cow::Borrowed(text) => self.words(text),
             Cow::Owned(text) => Some(self.words(&text).unwrap_or(text)),
-        }
+        };
+        renamed.or(without)
     }
 
     fn words(&self, text: &str) -> Option<String> {
@@ -244,72 +274,117 @@ pub fn within(text: &str, is_part: impl Fn(char) -> bool, named: impl Fn(&str) -
     changed.then_some(out)
 }
 
-fn of_tags(tags: &Texts, found: &mut BTreeSet<String>) {
-    found.extend(tags.values().cloned());
+/// A configuration without what is written of its limits: that may name anybody. `None` where there is nothing of the kind.
+fn without_descriptions(text: &str) -> Option<String> {
+    if !text.contains("partitions:") || !text.contains(DESCRIPTION) {
+        return None;
+    }
+    let mut kept = String::new();
+    for (line, hidden) in lines_of(text, |key| key.eq_ignore_ascii_case(DESCRIPTION)) {
+        match hidden {
+            None => kept.extend([line, "\n"]),
+            Some(Hidden::Key) => kept.extend([line.split(':').next().unwrap_or_default(), ": (left out)\n"]),
+            Some(Hidden::More) => {}
+        }
+    }
+    Some(kept)
 }
 
-fn of_partition(partition: &Partition, found: &mut BTreeSet<String>) {
+/// Why a line of a configuration is left out.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Hidden {
+    /// It has the key.
+    Key,
+    /// It goes on with the value.
+    More,
+}
+
+/// The lines of a configuration as YAML, with those that have a key to hide and those that go on with its value.
+pub fn lines_of(text: &str, is_hidden: impl Fn(&str) -> bool) -> impl Iterator<Item = (&str, Option<Hidden>)> {
+    // The column of the key whose value goes on.
+    let mut inside = None;
+    text.lines().map(move |line| {
+        let rest = line.trim_start();
+        let key = rest.trim_start_matches("- ");
+        let (depth, column) = (line.len() - rest.len(), line.len() - key.len());
+        if inside.is_some_and(|of| rest.is_empty() || depth > of || depth == of && rest.starts_with("- ")) {
+            return (line, Some(Hidden::More));
+        }
+        let hidden = is_hidden(key.split(':').next().unwrap_or_default()).then_some(Hidden::Key);
+        inside = hidden.map(|_| column);
+        (line, hidden)
+    })
+}
+
+fn of_tags(tags: &Texts, found: &mut Found) {
+    found.others.extend(tags.values().cloned());
+}
+
+fn of_partition(partition: &Partition, found: &mut Found) {
     of_configuration(&partition.conf, found);
     for app in partition.apps.places() {
-        found.extend([&app.id, &app.user].into_iter().chain(app.groups.iter()).map(|name| name.to_string()));
+        found.others.insert(app.id.to_string());
+        found.people.extend([&app.user].into_iter().chain(app.groups.iter()).map(|name| name.to_string()));
         of_tags(&app.tags, found);
     }
     for app in partition.terminated.values().chain(partition.rejected.values()) {
-        found.extend([&app.id, &app.user].into_iter().chain(app.groups.iter()).map(|name| name.to_string()));
+        found.others.insert(app.id.to_string());
+        found.people.extend([&app.user].into_iter().chain(app.groups.iter()).map(|name| name.to_string()));
         of_tags(&app.tags, found);
     }
     for row in partition.allocs.places() {
         of_tags(&row.spec.tags, found);
     }
-    found.extend(partition.ugm.charges().map(|(_, name, ..)| name.to_string()));
-    found.extend(partition.queue_orders().map(|(_, order)| order.by.to_string()));
+    found.people.extend(partition.ugm.charges().map(|(_, name, ..)| name.to_string()));
+    found.people.extend(partition.queue_orders().map(|(_, order)| order.by.to_string()));
 }
 
-fn of_configuration(conf: &PartitionConf, found: &mut BTreeSet<String>) {
+fn of_configuration(conf: &PartitionConf, found: &mut Found) {
     of_queue(&conf.root, found);
     conf.rules.iter().for_each(|rule| of_rule(rule, found));
 }
 
-fn of_rule(rule: &RuleConf, found: &mut BTreeSet<String>) {
+fn of_rule(rule: &RuleConf, found: &mut Found) {
     for names in [&rule.filter.users, &rule.filter.groups] {
         if let placement::Names::List(names) = names {
-            found.extend(names.iter().map(|name| name.to_string()));
+            found.people.extend(names.iter().map(|name| name.to_string()));
         }
     }
     rule.parent.iter().for_each(|parent| of_rule(parent, found));
 }
 
-fn of_queue(queue: &QueueConf, found: &mut BTreeSet<String>) {
+fn of_queue(queue: &QueueConf, found: &mut Found) {
     for limit in &queue.limits {
-        found.extend(limit.users.iter().chain(&limit.groups).map(|name| name.to_string()));
+        found.people.extend(limit.users.iter().chain(&limit.groups).map(|name| name.to_string()));
     }
     for acl in [&queue.admin_acl, &queue.submit_acl] {
         let Acl { users, groups, .. } = acl;
-        found.extend(users.iter().chain(groups).map(|name| name.to_string()));
+        found.people.extend(users.iter().chain(groups).map(|name| name.to_string()));
     }
     queue.children.iter().for_each(|child| of_queue(child, found));
 }
 
-fn of_command(command: &Command, found: &mut BTreeSet<String>) {
+fn of_command(command: &Command, found: &mut Found) {
     match command {
         Command::Applications { new, remove } => {
             for app in new {
-                found.extend([&app.id, &app.user].map(|name| name.to_string()));
-                found.extend(app.groups.iter().flat_map(|groups| groups.iter()).map(|name| name.to_string()));
+                found.others.insert(app.id.to_string());
+                found.people.insert(app.user.to_string());
+                found.people.extend(app.groups.iter().flat_map(|groups| groups.iter()).map(|name| name.to_string()));
                 of_tags(&app.tags, found);
             }
-            found.extend(remove.iter().map(|name| name.to_string()));
+            found.others.extend(remove.iter().map(|name| name.to_string()));
         }
         Command::Allocations { allocations, releases } => {
             for item in allocations {
-                found.insert(item.app.to_string());
+                found.others.insert(item.app.to_string());
                 of_tags(&item.spec.tags, found);
             }
-            found.extend(releases.iter().map(|item| item.app.to_string()));
+            found.others.extend(releases.iter().map(|item| item.app.to_string()));
         }
         Command::Configure(conf) => of_configuration(conf, found),
         Command::OrderQueues(orders) => {
-            found.extend(orders.iter().filter_map(|(_, order)| Some(order.as_ref()?.by.to_string())));
+            found.people.extend(orders.iter().filter_map(|(_, order)| Some(order.as_ref()?.by.to_string())));
         }
         _ => {}
     }

@@ -23,6 +23,8 @@ use crate::{
     },
 };
 
+/// The shortest time between two sendings of a release: less would keep the session busy with them alone.
+const SHORTEST_WAIT: Duration = Duration::from_millis(100);
 /// The longest time between two sendings of a release, where `rm.resendAfter` is no longer.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
 /// Times at which the actor looks at what waits are rounded up to a tenth of `rm.resendAfter` within these, so that it looks at
@@ -80,6 +82,7 @@ fn nanos(time: Duration) -> Nanos {
 
 /// How long a release that was sent so often waits before it is sent again; `first`: `rm.resendAfter`.
 pub fn wait(first: Duration, sent: u32) -> Nanos {
+    let first = first.max(SHORTEST_WAIT);
     let doubled = first.saturating_mul(1 << sent.saturating_sub(1).min(16));
     nanos(doubled.min(LONGEST_WAIT.max(first)))
 }

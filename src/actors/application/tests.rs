@@ -400,3 +400,11 @@ async fn waiters_hear_of_what_they_wait_for() {
     rig.actor.send(EndWaits).await.unwrap();
     assert!(matches!(answered.try_recv(), Err(tokio::sync::oneshot::error::TryRecvError::Closed)));
 }
+
+#[test]
+fn a_release_that_is_sent_again_leaves_time_for_others() {
+    let waits = |first| [1, 2, 3, 40].map(|sent| super::wait(first, sent).0 / 1_000_000);
+    assert_eq!(waits(Duration::from_secs(10)), [10_000, 20_000, 40_000, 120_000]);
+    assert_eq!(waits(Duration::from_nanos(1)), [100, 200, 400, 120_000]);
+    assert_eq!(waits(Duration::from_secs(600)), [600_000; 4]);
+}

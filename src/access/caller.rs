@@ -174,7 +174,7 @@ impl Caller {
     /// May act for this resource manager.
     ///
     /// # Errors
-    /// Only for others.
+    /// Its token is for other resource managers only.
     pub fn acts_for(&self, rm: &str) -> Result<(), Denied> {
         let Caller::Holder(grant) = self else { return Ok(()) };
         let Some(rms) = &grant.rms else { return Ok(()) };
@@ -187,7 +187,7 @@ impl Caller {
     /// May change the configuration of a running session.
     ///
     /// # Errors
-    /// Not its.
+    /// Its role does not allow that.
     pub fn configures(&self) -> Result<(), Denied> {
         match self {
             Caller::Holder(grant) if grant.role < Role::Operator && !(grant.role == Role::Shim && grant.configures) => {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::domain::types::Nanos;
 
-/// As long as nobody waits.
+/// Longer than anybody waits.
 const NEVER: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3_600);
 
 /// Wall time at the moment it was made, carried on by the monotonic clock.

@@ -194,12 +194,12 @@ pub struct Heartbeat {
 pub struct Forwarding(Arc<AtomicUsize>);
 
 impl Forwarding {
-    /// Any is.
+    /// Whether any is on its way.
     pub fn any(&self) -> bool {
         self.0.load(SeqCst) > 0
     }
 
-    /// One more is.
+    /// One more is on its way, until the result is dropped.
     pub fn one(&self) -> Ahead {
         self.0.fetch_add(1, SeqCst);
         Ahead(self.clone())

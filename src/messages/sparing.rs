@@ -7,7 +7,7 @@ use std::{
 
 /// In which so many are said.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Callers that are told apart. Of further ones nothing is said: so many at once are no honest ones.
+/// Callers that are told apart in that time. Of further ones nothing is said, so that the log stays short however many there are.
 const CALLERS: usize = 1_000;
 
 /// See the module.

@@ -14,7 +14,7 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 pub fn from(text: &str, exemplars: &Exemplars) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut help: Option<(&str, &str)> = None;
-    // Those that have labels of their own have none.
+    // Histograms with further labels get no exemplars.
     let (mut histogram, mut bucket) = ("", 0);
     for line in text.lines() {
         if let Some((name, words)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) {

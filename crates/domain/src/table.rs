@@ -34,8 +34,8 @@ pub trait Row: Clone {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Free(bool);
 
-/// The last change of a row, counted by its table: greater than those before, and told from those of all other tables of this process. A
-/// row may have been written where it is another one, and was not where it is the same.
+/// The last change of a row, counted by its table: greater than those before, and told from those of tables that were made apart in this
+/// process; a clone counts on from where it was made. A row may have been written where it is another one, and was not where it is the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Changed(u64);
 

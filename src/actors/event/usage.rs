@@ -25,7 +25,7 @@ pub struct UsageGaps {
 }
 
 impl UsageGaps {
-    /// None yet.
+    /// No gap so far.
     pub fn new(tracking: bool, now: Nanos) -> UsageGaps {
         UsageGaps { off: (!tracking).then(|| (now, Usage::default())), past: VecDeque::new() }
     }

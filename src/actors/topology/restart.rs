@@ -67,7 +67,7 @@ impl Topology {
         actix::spawn(async move {
             while began.elapsed() < READ {
                 topology.ready.waits(LOG, unread);
-                // Also for readers to see the last of it.
+                // Whoever looks shall see its last state, too.
                 tokio::time::sleep(TELL).await;
                 let Some(more) = topology.unread() else { break };
                 unread = more;

@@ -64,7 +64,7 @@ pub enum Format {
 /// What the libraries of the doors say of themselves, and only they need: less than the level.
 const QUIET: [&str; 8] = ["actix_server", "actix_http", "actix_web", "h2", "hyper", "hyper_util", "rustls", "tonic"];
 
-/// It calls it an error of its own when a stream ends on purpose: when its token expires, or the session.
+/// This target logs an error where a stream ends on purpose: when its token expires, or the session.
 const SILENT: &str = "actix_http::h1::dispatcher";
 
 /// What decides which lines are written: words of the environment, or levels of the settings.

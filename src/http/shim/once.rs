@@ -187,7 +187,7 @@ pub async fn applied(handle: &RmHandle, gate: &Gate, number: u64) -> Result<(), 
 }
 
 impl Handing<'_> {
-    /// What comes before is applied: for what does not go by the partitions.
+    /// Waits until all before it is applied: a registration or a configuration goes by no partition.
     pub async fn alone(&self) -> Result<(), Problem> {
         match self.how {
             How::Numbered(number, _) => applied(self.handle, self.gate, number - 1).await,

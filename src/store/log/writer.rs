@@ -30,7 +30,7 @@ pub struct Writer {
     refuses: Option<Refusal>,
 }
 
-/// What a disk refuses that is full, or breaks down: simulated worlds and tests say so, and nobody else.
+/// What a disk refuses that is full, or breaks down. Set by simulated worlds and tests only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Half of what is written gets there, and stays.

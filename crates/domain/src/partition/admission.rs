@@ -196,7 +196,6 @@ impl Partition {
     }
 }
 
-/// The value of a tag, its key compared without case (R3.34).
 /// Reads the JSON form of a quota tag: `{"resources":{"memory":{"value":7}}}`, values as numbers or texts. As shims are used
 /// to, keys are compared without case and what is not known is passed over (QUE-045).
 fn quota_of_json(text: &str) -> Option<Resource> {

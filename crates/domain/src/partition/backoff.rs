@@ -83,6 +83,7 @@ impl Partition {
         self.apps[app].backoff_until = Some(until);
         self.wake_at(app, until);
     }
+
     /// The shim could not carry out an allocation that was on this node, and its ask is about to wait again: the first time in a row
     /// it is tried at once, then after 1 s, and after twice that time each up to the longest pause.
     pub(super) fn note_failure(&mut self, alloc: AllocIx, node: Arc<str>, now: Nanos) {

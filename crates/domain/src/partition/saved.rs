@@ -1,7 +1,7 @@
 //! A whole partition as bytes, and back: what a snapshot of the log consists of.
 //!
 //! Everything that a later effect may depend on is there; what is read goes on exactly as what was written would have. What only
-//! repeats rows is made anew: `by_key` and `by_seq` of applications, the orders of shapes, the stretches of the node index, and limits,
+//! repeats rows is made anew: which ask has a key, `by_seq` of applications, the orders of shapes, the stretches of the node index, and limits,
 //! which are in the configuration.
 //!
 //! A head of 32 bytes (a mark, the format, the version of the domain, a checksum and the length of what follows) stands before it.

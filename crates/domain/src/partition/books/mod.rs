@@ -174,7 +174,7 @@ impl Partition {
         headroom
     }
 
-    /// What is blocked is unknown to the shim, and so is a real ask whose replacement is under way.
+    /// What the shim is asked about is unknown to it, and so is a real ask whose replacement is under way.
     fn note_placement(&mut self, placement: &Placement) {
         let row = &self.allocs[placement.alloc];
         let unknown = matches!(row.phase, Phase::AwaitingShim | Phase::Replacing);

@@ -236,7 +236,7 @@ impl RmActor {
             self.arm_questions(ctx);
         }
         let Some(session) = &mut self.session else { return };
-        let reader = self.streams.all.as_ref().map(Stream::next);
+        let reader = self.streams.all.as_ref().map(Stream::cursor);
         if !session.buffer.trim(session.settings.bounds, reader) {
             let bounds = session.settings.bounds;
             self.stop(
@@ -278,13 +278,16 @@ impl RmActor {
         }
     }
 
-    fn attach(&mut self, attach: Attach, ctx: &mut Context<Self>) -> Result<Attached, Refusal> {
+    /// The server does not end, and no other one leads the resource manager.
+    fn is_open(&self) -> Result<(), Refusal> {
         if self.closing {
             return Err(handle::closing());
         }
-        if let Some(elsewhere) = &self.elsewhere {
-            return Err(elsewhere.clone());
-        }
+        self.elsewhere.clone().map_or(Ok(()), Err)
+    }
+
+    fn attach(&mut self, attach: Attach, ctx: &mut Context<Self>) -> Result<Attached, Refusal> {
+        self.is_open()?;
         // What streams that are replaced handed over is not sent again.
         self.collect();
         let id = self.next_stream + 1;

@@ -22,7 +22,7 @@ use super::{
     context::ContextArg,
     flight::{
         self,
-        redact::{DESCRIPTION, Hidden, WORDS, lines_of, within},
+        redact::{DESCRIPTION, Hidden, WORDS, lines_of, within, without},
     },
     out,
     secrets::{self, made},
@@ -335,22 +335,10 @@ impl Hider {
                 self.people(&mut value);
                 self.text(&serde_json::to_string_pretty(&value).unwrap_or_default())
             }
-            _ if name == "configuration.json" => self.yaml(text),
+            // As YAML, in the form in which the server shows it.
+            _ if name == "configuration.json" => self.text(&without(text, is_hidden)),
             _ => self.text(text),
         }
-    }
-
-    /// Names of people in a configuration as YAML, in the form in which the server shows it: they are left out.
-    fn yaml(&self, text: &str) -> String {
-        let mut kept = String::new();
-        for (line, hidden) in lines_of(text, is_hidden) {
-            match hidden {
-                None => kept += &format!("{line}\n"),
-                Some(Hidden::Key) => kept += &format!("{}: (left out)\n", line.split(':').next().unwrap_or_default()),
-                Some(Hidden::More) => {}
-            }
-        }
-        self.text(&kept)
     }
 
     fn people(&self, value: &mut Value) {

@@ -85,7 +85,7 @@ impl SchedulerExtension for Extension {
         let epoch = turn.as_ref().map(keyed::Now::epoch);
         let done = self.topology.configure(&rm, epoch, &group, request.config, request.extra_config, tenant);
         let notes = status::guarded(async { done.await.map_err(status::refusals) }).await?;
-        detail.tell(notes.taken());
+        detail.tell(notes.audited());
         if let Some(now) = turn {
             now.done();
         }

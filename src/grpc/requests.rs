@@ -222,7 +222,7 @@ impl Open {
                 let mut came = String::new();
                 let done = match self.topology.configure(rm, epoch, group, message.config, extra, tenant).await {
                     Ok(notes) => {
-                        came = notes.taken();
+                        came = notes.audited();
                         receipts.ignore(sequence, notes.ignored().to_vec());
                         Ok(None)
                     }

@@ -50,7 +50,7 @@ impl Scheduler for SchedulerDoor {
         };
         let register = self.topology.register(registration);
         let registered = status::guarded(async { register.await.map_err(status::refusals) }).await?;
-        detail.tell(registered.notes.taken());
+        detail.tell(registered.notes.audited());
         Ok(status::noted(v1::RegisterResourceManagerResponse {}, &registered.notes))
     }
 

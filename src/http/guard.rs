@@ -34,7 +34,7 @@ use super::{
 use crate::{
     access::{
         Caller, Denied, Role,
-        audit::{self, Pending},
+        audit::{self, Detail, Pending},
         caller::bearer,
         certificate::Shown,
         rates,
@@ -142,6 +142,13 @@ fn outcome(status: StatusCode) -> &'static str {
         // Another server was named, which keeps what comes of it.
         300.. => "failed",
         _ => "done",
+    }
+}
+
+/// What the audit log says of a request.
+pub fn note(request: &HttpRequest, text: impl Into<String>) {
+    if let Some(detail) = request.extensions().get::<Detail>() {
+        detail.tell(text);
     }
 }
 

@@ -176,9 +176,7 @@ impl Permit {
         }
         self
     }
-}
 
-impl Permit {
     /// The request was refused before any part of it was on its way: it was not taken.
     pub fn give_back(mut self) {
         let receipt = Arc::get_mut(&mut self.0).and_then(|taken| taken.receipt.take());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix::prelude::*;
 use futures::future::join_all;
 
-use super::{RmActor, handle, snapshot::MakingRoom};
+use super::{RmActor, snapshot::MakingRoom};
 use crate::{
     actors::topology::PartitionHandle,
     domain::words::plural,
@@ -164,14 +164,9 @@ impl Handler<Heartbeat> for RmActor {
     type Result = Result<(), Refusal>;
 
     fn handle(&mut self, msg: Heartbeat, ctx: &mut Self::Context) -> Self::Result {
-        let refused = if self.closing {
-            Some(handle::closing())
-        } else if self.elsewhere.is_some() {
-            self.elsewhere.clone()
-        } else {
-            self.session(msg.epoch).is_none().then(|| self.other_session())
-        };
-        if let Some(refusal) = refused {
+        let known = self.session(msg.epoch).is_some();
+        let other = || known.then_some(()).ok_or_else(|| self.other_session());
+        if let Err(refusal) = self.is_open().and_then(|()| other()) {
             msg.permit.into_iter().for_each(Permit::give_back);
             return Err(refusal);
         }

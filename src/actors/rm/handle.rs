@@ -181,15 +181,7 @@ impl RmHandle {
         permit: Permit,
     ) -> Result<(), Refusal> {
         let (epoch, view) = (gate.epoch, self.view.load());
-        let refused = if view.closing {
-            Some(closing())
-        } else if view.elsewhere.is_some() {
-            view.elsewhere.clone()
-        } else {
-            let over = view.epoch != epoch || view.shared.is_none();
-            over.then(|| other_session(&self.id, view.state))
-        };
-        if let Some(refusal) = refused {
+        if let Err(refusal) = self.takes(&view, epoch) {
             permit.give_back();
             return Err(refusal);
         }
@@ -217,6 +209,19 @@ impl RmHandle {
             {
                 partition.do_send(Commands { epoch, commands: vec![part.command], permit: Some(permit.clone()) });
             }
+        }
+        Ok(())
+    }
+
+    fn takes(&self, view: &RmView, epoch: u64) -> Result<(), Refusal> {
+        if view.closing {
+            return Err(closing());
+        }
+        if let Some(elsewhere) = &view.elsewhere {
+            return Err(elsewhere.clone());
+        }
+        if view.epoch != epoch || view.shared.is_none() {
+            return Err(other_session(&self.id, view.state));
         }
         Ok(())
     }

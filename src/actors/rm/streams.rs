@@ -97,7 +97,7 @@ impl Stream {
     }
 
     /// The next line to be sent.
-    pub fn next(&self) -> Cursor {
+    pub fn cursor(&self) -> Cursor {
         self.next
     }
 

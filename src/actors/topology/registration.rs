@@ -82,7 +82,7 @@ impl Notes {
     }
 
     /// What was taken, for the audit log: the checksum of the configuration's text, and the settings of the whole process.
-    pub fn taken(&self) -> String {
+    pub fn audited(&self) -> String {
         let checksum = &self.config.checksum;
         match &*self.process_wide {
             [] => format!("checksum {checksum}"),

@@ -129,12 +129,12 @@ impl Topology {
         let of_directory = logs.clone();
         let found = spawn_blocking(move || {
             let all = log::directories(&of_directory.base)?;
-            // One that cannot be looked at is told of where it is read: the others go on.
             let with_size = all.into_iter().map(|dir| {
-                let dir = log::name_anew(&of_directory.base, dir.clone()).unwrap_or(dir);
-                (log::size(&dir).unwrap_or(0), dir)
+                let dir = log::name_anew(&of_directory.base, dir)?;
+                // One that cannot be looked at is told of where it is read: the others go on.
+                Ok((log::size(&dir).unwrap_or(0), dir))
             });
-            std::io::Result::Ok(with_size.collect::<Vec<_>>())
+            with_size.collect::<std::io::Result<Vec<_>>>()
         });
         let directories = match found.await {
             Ok(Ok(directories)) => directories,

@@ -279,15 +279,20 @@ fn without_descriptions(text: &str) -> Option<String> {
     if !text.contains("partitions:") || !text.contains(DESCRIPTION) {
         return None;
     }
+    Some(without(text, |key| key.eq_ignore_ascii_case(DESCRIPTION)))
+}
+
+/// A configuration as YAML without the values of some keys.
+pub fn without(text: &str, is_hidden: impl Fn(&str) -> bool) -> String {
     let mut kept = String::new();
-    for (line, hidden) in lines_of(text, |key| key.eq_ignore_ascii_case(DESCRIPTION)) {
+    for (line, hidden) in lines_of(text, is_hidden) {
         match hidden {
             None => kept.extend([line, "\n"]),
             Some(Hidden::Key) => kept.extend([line.split(':').next().unwrap_or_default(), ": (left out)\n"]),
             Some(Hidden::More) => {}
         }
     }
-    Some(kept)
+    kept
 }
 
 /// Why a line of a configuration is left out.

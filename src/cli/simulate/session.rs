@@ -200,7 +200,7 @@ impl Server {
         if let Some(stream) = &self.streams.all {
             self.questions.sent(stream.sent(), now, self.settings.predicates);
         }
-        if !self.buffer.trim(self.settings.bounds, self.streams.all.as_ref().map(Stream::next)) {
+        if !self.buffer.trim(self.settings.bounds, self.streams.all.as_ref().map(Stream::cursor)) {
             self.fault("lines are kept", "more waits than the bounds of the buffer allow".to_owned());
         }
         if waited && self.budget.may_place() {

@@ -24,20 +24,16 @@ use std::sync::Arc;
 
 use actix::MailboxError;
 use actix_web::{
-    HttpMessage as _, HttpRequest,
     http::StatusCode,
     web::{Data, ServiceConfig},
 };
 
 use self::{board::BoardApi, releases::ReleasesApi, resource::ResourceApi, usage::UsageApi};
-use super::{problem::Problem, route::Route};
-use crate::{
-    access::audit::Detail,
-    actors::{
-        directory::{Listing, PartitionEntry},
-        journal::Journals,
-        topology::Topology,
-    },
+use super::{guard::note, problem::Problem, route::Route};
+use crate::actors::{
+    directory::{Listing, PartitionEntry},
+    journal::Journals,
+    topology::Topology,
 };
 
 /// The routes below `/api/v1`.
@@ -96,13 +92,6 @@ fn find_partition(listing: &Listing, name: &str) -> Result<PartitionEntry, Probl
         format!("there are: {}", names.join(", "))
     };
     Err(Problem::new(StatusCode::NOT_FOUND, format!("partition '{name}' not found; {known}")))
-}
-
-/// What the audit log says of a request.
-fn note(request: &HttpRequest, text: impl Into<String>) {
-    if let Some(detail) = request.extensions().get::<Detail>() {
-        detail.tell(text);
-    }
 }
 
 /// The actor that would answer has ended.

@@ -1,7 +1,7 @@
 //! Registration, configuration, and the end of a session.
 
 use actix_web::{
-    HttpMessage as _, HttpRequest, HttpResponse, ResponseError as _,
+    HttpRequest, HttpResponse, ResponseError as _,
     web::{Bytes, Data, Path, Payload},
 };
 use schemars::JsonSchema;
@@ -14,12 +14,12 @@ use super::{
     requests::{enter, same_rm},
 };
 use crate::{
-    access::{Caller, audit::Detail},
+    access::Caller,
     actors::{
         rm::{handle::not_registered, no_partitions},
         topology::{Notes, Refusals, Registration},
     },
-    http::{api::plan::view::Warning, doors::Doors, problem::Problem, standby},
+    http::{api::plan::view::Warning, doors::Doors, guard, problem::Problem, standby},
     messages::rm::{Predicates, Refusal, RefusalKind, Unregister},
     si::{
         decode,
@@ -60,8 +60,7 @@ pub async fn register(
     let sent = doors.topology.leaders().map(|_| text.clone());
     let message: v1::RegisterResourceManagerRequest = read(text).await?;
     caller.acts_for(&message.rm_id)?;
-    let detail = request.extensions().get::<Detail>().cloned().unwrap_or_default();
-    detail.tell(format!("resource manager {}", message.rm_id));
+    guard::note(&request, format!("resource manager {}", message.rm_id));
     let registration = Registration {
         rm: message.rm_id,
         version: message.version,
@@ -78,7 +77,7 @@ pub async fn register(
         (Err(refused), Some(sent)) => return standby::elsewhere(&doors, &request, sent, refused.into()).await,
         (registered, _) => registered?,
     };
-    detail.tell(registered.notes.taken());
+    guard::note(&request, registered.notes.audited());
     Ok(taken(&registered.notes))
 }
 
@@ -127,14 +126,9 @@ pub async fn configure(
     handing.alone().await?;
     // Its body may have come when the session had ended.
     let epoch = Some(gate.epoch);
-    let tell = |text: String| {
-        if let Some(detail) = request.extensions().get::<Detail>() {
-            detail.tell(text);
-        }
-    };
     let (answer, refused) = match doors.topology.configure(&rm, epoch, &group, message.config, extra, tenant).await {
         Ok(notes) => {
-            tell(notes.taken());
+            guard::note(&request, notes.audited());
             (taken(&notes), None)
         }
         Err(refused) => {
@@ -143,7 +137,7 @@ pub async fn configure(
                 Refusals::Other(refusal) if refusal.kind == RefusalKind::Invalid => refusal.detail.clone(),
                 Refusals::Other(_) => return Err(refused.into()),
             };
-            tell(reason.clone());
+            guard::note(&request, reason.clone());
             (Problem::from(refused).error_response(), Some(reason))
         }
     };

@@ -166,11 +166,8 @@ impl Partition {
         if self.allocs[alloc].phase == Phase::Pending {
             let (key, app) = (self.group_key(alloc), self.allocs[alloc].app);
             if let Some(group) = self.apps[app].groups_by_key.get_mut(&key) {
-                if more {
-                    group.unreported += 1;
-                } else {
-                    group.unreported -= 1;
-                }
+                debug_assert!(more || group.unreported > 0, "asks that are not told of");
+                group.unreported = if more { group.unreported + 1 } else { group.unreported.saturating_sub(1) };
             }
         }
     }

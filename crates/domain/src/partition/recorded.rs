@@ -177,11 +177,8 @@ impl Recorded {
     /// One that failed where it was placed waits again (R4.28), where only it was released; false where it was not placed.
     fn waits_again(&mut self, release: &ReleaseItem, key: &Arc<str>) -> bool {
         let live = self.live.get_mut(&release.app).and_then(|live| live.get_mut(key));
-        let live = live.filter(|live| !release.key.is_empty() && !live.goes && live.placed.is_some());
-        live.is_some_and(|live| {
-            live.placed = None;
-            true
-        })
+        let live = live.filter(|live| !release.key.is_empty() && !live.goes);
+        live.is_some_and(|live| live.placed.take().is_some())
     }
 
     /// The resource manager releases something; true where it was an ask that waited.

@@ -30,10 +30,11 @@ fn queue<'a>(queue: &'a Queue, path: &str, level: usize, inherited: &mut HashSet
     acl(&queue.submit_acl, path, faults);
     let own: Vec<&str> = queue.properties.keys().map(String::as_str).filter(|key| inherited.insert(key)).collect();
     // Every queue has all of them, and shows them: a short text could make the work of a very long one.
-    for (count, of) in [(inherited.len(), "properties"), (queue.template.properties.len(), "childtemplate")] {
+    let all = (inherited.len(), "those of the queues above count as well");
+    for (count, of) in [all, (queue.template.properties.len(), "in its childtemplate")] {
         if count > MAX_PROPERTIES {
             let text = format!("queue {path} has {count} properties: at most {MAX_PROPERTIES} are allowed");
-            faults.add(queue.name.at, "QUE-061", text, format!("{of}; those of the queues above count as well"));
+            faults.add(queue.name.at, "QUE-061", text, of);
         }
     }
     let mut seen = Seen::default();

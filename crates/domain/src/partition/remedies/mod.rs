@@ -237,25 +237,23 @@ impl<'a> Search<'a> {
 
     /// Until when waiting may help: preemption, the end of a back-off or pause, or of the wait for a gang.
     fn patience(&self) -> Nanos {
-        let row = &self.partition.apps[self.app];
+        let waits = self.partition.apps[self.app].gang.wait.map(|(_, until)| until.plus(Nanos::from_millis(1)));
         let due = self.asks.iter().map(|ask| self.partition.preempt_due(*ask)).min();
-        let paused = self.asks.iter().filter_map(|ask| self.partition.allocs[*ask].paused_until()).max();
-        let moments = [
-            paused.map(|until| until.plus(Nanos::from_millis(1))),
-            row.backoff_until.map(|until| until.plus(Nanos::from_millis(1))),
-            row.gang.wait.map(|(_, until)| until.plus(Nanos::from_millis(1))),
-            due.filter(|_| self.partition.conf.preemption).map(|due| due.plus(Nanos::from_secs(1))),
-        ];
-        let most = self.now.plus(HORIZON);
-        moments.into_iter().flatten().filter(|at| *at > self.now && *at <= most).max().unwrap_or(self.now)
+        let due = due.filter(|_| self.partition.conf.preemption).map(|due| due.plus(Nanos::from_secs(1)));
+        self.last_of([Some(self.ready()), waits, due].into_iter().flatten())
     }
 
     /// When it is tried again, where it pauses now: no change helps before.
     fn ready(&self) -> Nanos {
-        let paused = self.asks.iter().filter_map(|ask| self.partition.allocs[*ask].paused_until());
-        let until = paused.chain(self.partition.apps[self.app].backoff_until).max();
-        let at = until.map(|until| until.plus(Nanos::from_millis(1))).filter(|at| *at <= self.now.plus(HORIZON));
-        at.unwrap_or(self.now).max(self.now)
+        let paused = self.asks.iter().filter_map(|ask| self.partition.allocs[*ask].paused_until()).max();
+        let until = [paused, self.partition.apps[self.app].backoff_until].into_iter().flatten();
+        self.last_of(until.map(|until| until.plus(Nanos::from_millis(1))))
+    }
+
+    /// The last of these moments that is soon; now where none is.
+    fn last_of(&self, moments: impl Iterator<Item = Nanos>) -> Nanos {
+        let most = self.now.plus(HORIZON);
+        moments.filter(|at| *at > self.now && *at <= most).max().unwrap_or(self.now)
     }
 
     /// Tries a change; gives the run where it places the asks.

@@ -8,10 +8,13 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex as Turns, MutexGuard as Turn, oneshot, watch};
 
-use super::keys;
+use super::keys::{self, Digest};
 
 /// Refusals of configurations that a session remembers, for clients that come back.
 const REFUSALS: usize = 100;
+
+/// Of so many of the last numbers it is remembered what they stood for: some 32 KB of a session.
+const SAYINGS: usize = 1_000;
 
 /// So much of a reason is remembered, in bytes.
 const LONGEST: usize = 16 << 10;
@@ -34,6 +37,8 @@ struct State {
     items: u64,
     refused: VecDeque<Refused>,
     ignored: VecDeque<Ignored>,
+    /// What the last numbers stood for, the oldest first; not those of a stream of `Requests`, nor of before a restart.
+    said: VecDeque<(u64, Digest)>,
     /// Of numbers to come the parts that were recorded before the server was started again.
     recorded: BTreeMap<u64, PartsOf>,
     /// The latest stream.
@@ -63,7 +68,11 @@ pub type Ignored = (u64, Arc<[String]>);
 
 /// Remembers one more, and forgets the oldest beyond the latest ones.
 pub fn remember<T>(all: &mut VecDeque<T>, one: T) {
-    if all.len() == REFUSALS {
+    within_bounds(all, REFUSALS, one);
+}
+
+fn within_bounds<T>(all: &mut VecDeque<T>, most: usize, one: T) {
+    if all.len() == most {
         all.pop_front();
     }
     all.push_back(one);
@@ -170,6 +179,18 @@ impl Receipts {
         state.open.push_back((items as u64, false));
         state.items += items as u64;
         Receipt::Numbered { receipts: self.clone(), number }
+    }
+
+    /// The number that was taken last stands for a request of this digest.
+    pub fn say(&self, number: u64, digest: Digest) {
+        within_bounds(&mut self.state().said, SAYINGS, (number, digest));
+    }
+
+    /// A number that was taken before stood for another request, as far as that is remembered.
+    pub fn is_another(&self, number: u64, digest: Digest) -> bool {
+        let state = self.state();
+        let said = state.said.binary_search_by_key(&number, |(said, _)| *said);
+        said.is_ok_and(|at| state.said[at].1 != digest)
     }
 
     /// Whose parts of the request of this number were recorded before the server was started again: they were carried out.
@@ -327,6 +348,25 @@ mod tests {
         }
         assert_eq!(receipts.refused(0, 3).iter().map(|(number, _)| *number).collect::<Vec<_>>(), [2, 3]);
         assert_eq!(&*receipts.refused(100, 200)[0].1, "fault 101");
+    }
+
+    #[test]
+    fn a_number_stands_for_one_request_as_long_as_that_is_remembered() {
+        let receipts = Receipts::after(4, BTreeMap::new());
+        assert!(!receipts.is_another(4, (1, 1)), "it was taken before a restart");
+        for number in 5..=5 + SAYINGS as u64 {
+            drop(receipts.take(number, 0));
+            // One comes over a stream that tells messages apart by their numbers alone.
+            if number != 7 {
+                receipts.say(number, (number, 1));
+            }
+        }
+        assert!(!receipts.is_another(6, (6, 1)) && receipts.is_another(6, (6, 2)));
+        assert!(!receipts.is_another(7, (6, 1)));
+        drop(receipts.take(6 + SAYINGS as u64, 0));
+        receipts.say(6 + SAYINGS as u64, (1, 1));
+        assert!(!receipts.is_another(5, (6, 1)), "it is forgotten");
+        assert_eq!(receipts.state().said.len(), SAYINGS);
     }
 
     #[tokio::test]

@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use callboard_si::v1::{AllocationRequest, ApplicationRequest, NodeRequest, RegisterResourceManagerRequest};
 use hyper::{Method, StatusCode, header::RETRY_AFTER};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::{
-    sync::{Mutex, mpsc},
+    sync::mpsc,
     time::{Instant, sleep},
 };
 
 use super::{
     Callbacks, Error, Result,
     net::{Answer, Body, Client, Failed},
+    numbered::Numbered,
     stream,
     trust::Trust,
 };
@@ -24,7 +26,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(30);
 /// Pause before a request is sent again when the server gave none that can be read.
 const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 
-/// How long it is tried to reach the leader, where there are several servers.
+/// How long it is tried to reach the leader, where there are several servers, from the first try on that failed.
 pub(super) const FAIL_OVER: Duration = Duration::from_secs(30);
 /// Until it is tried again.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -33,9 +35,8 @@ const AGAIN: Duration = Duration::from_millis(50);
 pub struct HttpShim {
     api: Api,
     path: String,
-    /// The last number. Where there are several servers, requests are numbered, so that those are sent again whose answer was
-    /// lost, and count once.
-    number: Option<Mutex<u64>>,
+    /// Where there are several servers, requests are numbered, so that those are sent again whose answer was lost, and count once.
+    numbered: Option<Numbered>,
     reader: tokio::task::JoinHandle<()>,
 }
 
@@ -79,8 +80,8 @@ impl HttpShim {
         api.persistently(async || api.send(Method::POST, at, Some(&request)).await).await?;
         let (sender, callbacks) = mpsc::unbounded_channel();
         let reader = tokio::spawn(stream::read(api.clone(), path.clone(), sender));
-        let number = api.client.has_several().then(Mutex::default);
-        Ok((HttpShim { api, path, number, reader }, callbacks))
+        let numbered = api.client.has_several().then(Numbered::default);
+        Ok((HttpShim { api, path, numbered, reader }, callbacks))
     }
 
     /// Sends a node request.
@@ -111,16 +112,10 @@ impl HttpShim {
 
     async fn post<T: Serialize>(&self, what: &str, request: &T) -> Result<()> {
         let path = format!("{}/{what}", self.path);
-        let Some(last) = &self.number else {
-            return self.api.send(Method::POST, &path, Some(request)).await.map(drop);
-        };
-        let mut last = last.lock().await;
-        let number = *last + 1;
-        self.api
-            .persistently(async || self.api.send_numbered(Method::POST, &path, Some(request), Some(number)).await)
-            .await?;
-        *last = number;
-        Ok(())
+        match &self.numbered {
+            None => self.api.send(Method::POST, &path, Some(request)).await.map(drop),
+            Some(numbered) => numbered.post(&self.api, &path, json(&path, request)?).await,
+        }
     }
 }
 
@@ -193,12 +188,10 @@ impl Api {
 
     /// Where there are several servers, does it again while none of them leads.
     async fn persistently(&self, work: impl AsyncFn() -> Result<Answer>) -> Result<Answer> {
-        let end = Instant::now() + FAIL_OVER;
+        let mut fail_over = FailOver::default();
         loop {
             match work().await {
-                Err(error) if self.client.has_several() && error.may_pass() && Instant::now() < end => {
-                    sleep(AGAIN).await
-                }
+                Err(error) if fail_over.goes_on(self, &error).await => {}
                 done => return done,
             }
         }
@@ -212,26 +205,13 @@ impl Api {
     /// Sends one request. One that is answered 429 is sent again after the pause that the server asks for, and only
     /// then does this return, so that requests keep their order.
     pub async fn send<T: Serialize>(&self, method: Method, path: &str, body: Option<&T>) -> Result<Answer> {
-        self.send_numbered(method, path, body, None).await
+        let body = body.map(|body| json(path, body)).transpose()?;
+        self.send_body(method, path, body.map(Body::json)).await
     }
 
-    async fn send_numbered<T: Serialize>(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&T>,
-        number: Option<u64>,
-    ) -> Result<Answer> {
+    pub(super) async fn send_body(&self, method: Method, path: &str, body: Option<Body>) -> Result<Answer> {
         let request = format!("{method} {path}");
         let url = format!("{}{path}", self.base);
-        let body = match body {
-            Some(body) => {
-                let text = serde_json::to_vec(body)
-                    .map_err(|e| Error::Malformed { reason: e.to_string(), line: request.clone() })?;
-                Some(Body { number, ..Body::json(text) })
-            }
-            None => None,
-        };
         loop {
             let call = self.client.send_within(REQUEST_PATIENCE, method.clone(), &url, body.clone());
             let response = call.await.map_err(|e| self.unreachable(&request, &e))?;
@@ -249,6 +229,33 @@ impl Api {
     pub(super) fn unreachable(&self, request: &str, error: &Failed) -> Error {
         Error::Unreachable { request: request.to_owned(), url: self.base.clone(), reason: error.to_string() }
     }
+}
+
+/// The patience of those who look for a leader.
+#[derive(Default)]
+pub(super) struct FailOver {
+    /// One try may take longer than all of it, and is made again all the same: it begins with the first one that failed.
+    end: Option<Instant>,
+}
+
+impl FailOver {
+    /// After a pause it is worth another try; false: it is not, or the patience is at its end.
+    pub async fn goes_on(&mut self, api: &Api, error: &Error) -> bool {
+        if !api.has_several() || !error.may_pass() {
+            return false;
+        }
+        let now = Instant::now();
+        if now >= *self.end.get_or_insert(now + FAIL_OVER) {
+            return false;
+        }
+        sleep(AGAIN).await;
+        true
+    }
+}
+
+fn json<T: Serialize>(path: &str, body: &T) -> Result<Bytes> {
+    let text = serde_json::to_vec(body);
+    Ok(text.map_err(|e| Error::Malformed { reason: e.to_string(), line: path.to_owned() })?.into())
 }
 
 fn retry_after(response: &Answer) -> Duration {
@@ -278,5 +285,16 @@ mod tests {
     fn path_segments_are_encoded() {
         assert_eq!(segment("[rm-1]default"), "%5Brm-1%5Ddefault");
         assert_eq!(rm_path("a/b c"), "/si/v1/rm/a%2Fb%20c");
+    }
+
+    #[tokio::test]
+    async fn patience_begins_with_the_first_try_that_failed() {
+        let api = Api::new("127.0.0.1:1,127.0.0.1:2", &Trust::default()).unwrap();
+        let failed = Error::Unreachable { request: String::new(), url: String::new(), reason: String::new() };
+        // However long that took.
+        let mut fail_over = FailOver::default();
+        assert!(fail_over.goes_on(&api, &failed).await);
+        fail_over.end = Some(Instant::now());
+        assert!(!fail_over.goes_on(&api, &failed).await);
     }
 }

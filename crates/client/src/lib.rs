@@ -29,6 +29,7 @@ pub mod extension;
 pub mod grpc;
 pub mod http;
 pub mod net;
+mod numbered;
 pub mod secret;
 pub mod server;
 pub mod stream;
@@ -67,6 +68,24 @@ pub enum Error {
         /// The scheduler's own words.
         detail: String,
     },
+    /// A numbered request was sent, and no answer tells what became of it. It is sent again, under its number, before any other.
+    #[error("{request}: it is not known whether it was applied, and it is sent again before any other: {reason}")]
+    Unknown {
+        /// The request.
+        request: String,
+        /// Why no answer came, as it is shown to people.
+        reason: String,
+    },
+    /// A request was not sent: what became of the one before it is not known, or was not told to anybody.
+    #[error("{request} was not sent, for {first} comes before it: {reason}")]
+    Behind {
+        /// The request.
+        request: String,
+        /// The one before it.
+        first: String,
+        /// What is known of that, as it is shown to people.
+        reason: String,
+    },
     /// The scheduler sent something that the interface does not have.
     #[error("the scheduler sent something that cannot be read ({reason}): {line}")]
     Malformed {
@@ -86,7 +105,7 @@ impl Error {
         match self {
             Error::Unreachable { .. } => true,
             Error::Refused { status, .. } => status == "503" || status == "307" || status == "Unavailable",
-            Error::Malformed { .. } | Error::Server(_) => false,
+            Error::Unknown { .. } | Error::Behind { .. } | Error::Malformed { .. } | Error::Server(_) => false,
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     http::problem::Problem,
     messages::{
         budget::Permit,
-        keys::{Asked, Claim, Known, LONGEST},
+        keys::{Asked, Claim, Digest, Known, LONGEST},
         receipts::{Place, Receipt},
     },
 };
@@ -92,7 +92,7 @@ pub struct Handing<'a> {
 enum How<'a> {
     /// With what it waits for where it is recorded.
     Plain(Option<oneshot::Receiver<()>>),
-    Numbered(u64, Option<MutexGuard<'a, ()>>),
+    Numbered(u64, Digest, Option<MutexGuard<'a, ()>>),
     Keyed(Claim, Option<oneshot::Receiver<()>>),
 }
 
@@ -126,12 +126,22 @@ impl Once {
         let how = match self {
             Once::Plain => How::Plain(None),
             Once::Numbered(number) => {
+                // What is around a text says nothing, and a WebSocket message has none of it.
+                let digest = digest(what, body.trim_ascii());
                 let turn = gate.shared.receipts.turn().await;
                 match gate.shared.receipts.place(number) {
-                    Place::Next => How::Numbered(number, Some(turn)),
+                    Place::Next => How::Numbered(number, digest, Some(turn)),
                     Place::Gap(next) => {
                         let detail = format!("request {number} came where {next} is the next");
                         return Err(Problem { status: StatusCode::CONFLICT, ..Problem::field(SEQUENCE, detail) });
+                    }
+                    // A client that lost count would take what was never taken for applied.
+                    Place::Before if gate.shared.receipts.is_another(number, digest) => {
+                        let detail = format!("another request had number {number}: a new request takes a new number");
+                        return Err(Problem {
+                            status: StatusCode::UNPROCESSABLE_ENTITY,
+                            ..Problem::field(SEQUENCE, detail)
+                        });
                     }
                     Place::Before => {
                         drop(turn);
@@ -145,10 +155,7 @@ impl Once {
                 }
             }
             Once::Keyed(key) => {
-                let mut sum = crc32fast::Hasher::new();
-                sum.update(what.as_bytes());
-                sum.update(body);
-                match gate.shared.keys.claim(&key, (body.len() as u64, sum.finalize())) {
+                match gate.shared.keys.claim(&key, digest(what, body)) {
                     Known::New(claim) => How::Keyed(claim, None),
                     Known::Taken => return Ok(Turn::Before(Ok(()))),
                     Known::Waits(key) => {
@@ -178,6 +185,14 @@ impl Once {
     }
 }
 
+/// What tells a request from another one.
+fn digest(what: &str, body: &[u8]) -> Digest {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(what.as_bytes());
+    sum.update(body);
+    (body.len() as u64, sum.finalize())
+}
+
 /// Waits until this number was applied.
 pub async fn applied(handle: &RmHandle, gate: &Gate, number: u64) -> Result<(), Problem> {
     if !handle.recorded(gate.shared.receipts.until(number)).await? {
@@ -186,11 +201,18 @@ pub async fn applied(handle: &RmHandle, gate: &Gate, number: u64) -> Result<(), 
     Ok(handle.is_here()?)
 }
 
+/// The number is taken, and stands for this request from here on.
+fn numbered(gate: &Gate, number: u64, digest: Digest, items: usize) -> Receipt {
+    let receipt = gate.shared.receipts.take(number, items);
+    gate.shared.receipts.say(number, digest);
+    receipt
+}
+
 impl Handing<'_> {
     /// Waits until all before it is applied: a registration or a configuration goes by no partition.
     pub async fn alone(&self) -> Result<(), Problem> {
         match self.how {
-            How::Numbered(number, _) => applied(self.handle, self.gate, number - 1).await,
+            How::Numbered(number, ..) => applied(self.handle, self.gate, number - 1).await,
             _ => Ok(()),
         }
     }
@@ -204,7 +226,7 @@ impl Handing<'_> {
                 permit.with(Receipt::Awaited(tell))
             }
             How::Plain(_) => permit,
-            How::Numbered(number, _) => permit.with(self.gate.shared.receipts.take(*number, items)),
+            How::Numbered(number, digest, _) => permit.with(numbered(self.gate, *number, *digest, items)),
             How::Keyed(claim, waiting) => {
                 let (tell, told) = oneshot::channel();
                 *waiting = Some(told);
@@ -220,11 +242,11 @@ impl Handing<'_> {
     pub fn done(&mut self, refused: Option<&str>) {
         match &mut self.how {
             How::Plain(_) => {}
-            How::Numbered(number, _) => {
+            How::Numbered(number, digest, _) => {
                 if let Some(reason) = refused {
                     self.gate.shared.receipts.refuse(*number, reason);
                 }
-                self.handle.carried_out(self.gate, self.gate.shared.receipts.take(*number, 0));
+                self.handle.carried_out(self.gate, numbered(self.gate, *number, *digest, 0));
             }
             // One that was refused may come again.
             How::Keyed(claim, waiting) if refused.is_none() => {
@@ -241,7 +263,7 @@ impl Handing<'_> {
     /// Waits until it was applied.
     pub async fn applied(mut self) -> Result<(), Problem> {
         match &mut self.how {
-            How::Numbered(number, turn) => {
+            How::Numbered(number, _, turn) => {
                 // The next one may come.
                 *turn = None;
                 applied(self.handle, self.gate, *number).await

@@ -61,6 +61,12 @@ async fn numbered_requests_are_taken_once_and_in_order() {
     assert!(status == 409 && text.contains("request 3 came where 2 is the next"), "{text}");
     assert_eq!(post("1", "n1").await, (202, Some(1), "{}".to_owned()), "sent again");
     assert_eq!(post("2", "n2").await, (202, Some(2), "{}".to_owned()));
+    // A number stands for one request, which its path is part of.
+    let (status, _, text) = post("2", "n3").await;
+    assert!(status == 422 && text.contains("another request had number 2"), "{text}");
+    let elsewhere = send(&server, "POST", "allocations", &[("X-Callboard-Seq", "2")], &node("n2")).await;
+    assert_eq!(told(elsewhere).await.0, 422);
+    assert_eq!(nodes(&server).await, 2);
     for (headers, status, wanted) in [
         (&[("X-Callboard-Seq", "x")][..], 400, "is not a whole number above zero"),
         (&[("X-Callboard-Seq", "0")], 400, "is not a whole number above zero"),

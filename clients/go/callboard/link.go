@@ -413,7 +413,7 @@ func (s *session) refused(err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.outbox.void(sequence) {
+	if s.outbox.void(sequence, fmt.Errorf("callboard: %s", message)) {
 		s.client.options.Logger.Error("callboard: the server refuses a request, which is left out", "error", message)
 	}
 }

@@ -109,10 +109,15 @@ func (o *outbox) reopened() {
 	o.sent, o.flying = 0, 0
 }
 
-// A request that the server does not take at all would come again for ever: its number then stands for nothing.
-func (o *outbox) void(sequence uint64) bool {
+// A request that the server does not take at all would come again for ever: its number then stands for nothing. Whoever waits
+// for its outcome is told now, or would be told that it was applied when nothing was.
+func (o *outbox) void(sequence uint64, why error) bool {
 	for _, entry := range o.queue {
 		if entry.request.Sequence == sequence {
+			if entry.done != nil {
+				entry.done <- why
+				entry.done = nil
+			}
 			entry.request = &callboardv1.Request{
 				Sequence: sequence,
 				Request:  &callboardv1.Request_Heartbeat{Heartbeat: &callboardv1.Heartbeat{}},

@@ -124,9 +124,11 @@ class HttpLink(Link):
         if kind == "configuration":
             answer = await self._numbered(request.sequence, "PUT", "configuration", MessageToDict(request.configuration))
             if answer.status_code in (httpx.codes.BAD_REQUEST, httpx.codes.FORBIDDEN):
+                # Where the refusal did not use up the number, something else does, which is kept as any other request is
+                # until it is answered: sent from here, and the answer lost, it would let the configuration pass for applied.
+                if "X-Callboard-Ack" not in answer.headers:
+                    raise Fault(Kind.BROKEN, _detail(answer), refused_request=request.sequence)
                 refused = ext.Refused(sequence=request.sequence, reason=_detail(answer))
-                # Where the refusal did not use up the number, something else does.
-                await self._numbered(request.sequence, "POST", "heartbeat", {"nodes": []})
                 self._acks.put_nowait(_ack(self._epoch, request.sequence, refused))
                 return
         else:

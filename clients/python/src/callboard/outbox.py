@@ -104,10 +104,12 @@ class Outbox:
         self._flying.clear()
         self._flying_items = 0
 
-    def void(self, sequence: int) -> bool:
-        """A request that the server does not take at all would come again for ever: its number then stands for nothing."""
+    def void(self, sequence: int, error: CallboardError) -> bool:
+        """A request that the server does not take at all would come again for ever: its number then stands for nothing. Whoever
+        waits for its outcome is told now, or would be told that it was applied when nothing was."""
         for entry in (*self._flying, *self._waiting):
             if entry.request.sequence == sequence:
+                self._decide(sequence, error)
                 entry.request = ext.Request(sequence=sequence, heartbeat=ext.Heartbeat())
                 return True
         return False

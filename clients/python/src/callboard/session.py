@@ -247,7 +247,7 @@ class Session:
         refused = why.refused_request
         if refused is None or (why.too_large and self.outbox.split(refused)):
             return
-        if self.outbox.void(refused):
+        if self.outbox.void(refused, RefusedError(str(why))):
             self.options.logger.error("%s: the server refuses a request, which is left out: %s", self.request.rmID, why)
 
     async def _again(self, why: Fault) -> Link:

@@ -19,4 +19,5 @@ pub mod server;
 pub mod shim;
 mod standby;
 mod turns;
+mod untaken;
 pub mod ws_v1;

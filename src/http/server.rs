@@ -4,9 +4,9 @@ use std::{any::Any, io, net::SocketAddr, panic::AssertUnwindSafe, sync::Arc, tim
 
 use actix_tls::accept::rustls_0_23::TlsStream;
 use actix_web::{
-    App, Error, HttpRequest, HttpResponse, HttpServer,
+    App, Error, HttpMessage as _, HttpRequest, HttpResponse, HttpServer,
     body::{BodySize, MessageBody},
-    dev::{Extensions, Server, ServiceRequest, ServiceResponse},
+    dev::{Extensions, Payload, Server, ServiceRequest, ServiceResponse},
     http::{
         ConnectionType, Method, StatusCode, Version,
         header::{self, HeaderValue},
@@ -28,11 +28,13 @@ use super::{
     room::Room,
     route::{Access, Route, register},
     routes, standby,
-    turns::InTurns,
+    turns::{Connection, InTurns, is_long},
+    untaken::UNTAKEN,
 };
 use crate::{
-    access::certificate::Shown,
+    access::{Caller, certificate::Shown},
     messages::{limits, ready::Ready},
+    metrics::RATE,
 };
 
 /// How the listener is set up.
@@ -153,6 +155,7 @@ fn notice_silence(io: &dyn Any, extensions: &mut Extensions) {
     let encrypted = || tls.map(|(stream, _)| stream);
     if let Some(stream) = io.downcast_ref::<TcpStream>().or_else(encrypted) {
         watch(stream);
+        extensions.insert(Connection::of(stream));
     }
 }
 
@@ -190,7 +193,37 @@ async fn in_pieces(
         head.no_chunking(true);
         head.set_connection_type(ConnectionType::Close);
     }
-    Ok(answer.map_body(|_, body| InTurns::new(body)))
+    Ok(within_bounds(answer).await)
+}
+
+/// A long text counts for its caller until it is taken. There may be too much of that already: then it is refused, though it is
+/// made, since its length was not known before, and only few are made at a time.
+async fn within_bounds<B: MessageBody>(answer: ServiceResponse<B>) -> ServiceResponse<InTurns<B>> {
+    let (request, response) = answer.into_parts();
+    let (response, body) = response.into_parts();
+    let long = matches!(body.size(), BodySize::Sized(bytes) if is_long(bytes));
+    let text = match if long { body.try_into_bytes() } else { Err(body) } {
+        Ok(text) => text,
+        Err(body) => return ServiceResponse::new(request, response.set_body(InTurns::new(body))),
+    };
+    let caller = request.extensions().get::<Caller>().cloned().unwrap_or(Caller::Anyone);
+    let address = request.peer_addr().map(|address| address.ip());
+    let full = match UNTAKEN.hold(&caller.key(address), &text) {
+        Ok(held) => {
+            let connection = request.conn_data::<Connection>().copied();
+            let body = InTurns::long(text, held, move || connection.into_iter().for_each(Connection::end));
+            return ServiceResponse::new(request, response.set_body(body));
+        }
+        Err(full) => full,
+    };
+    if let Some(doors) = request.app_data::<web::Data<Doors>>() {
+        doors.refused.http(RATE);
+    }
+    let told = full.told(&caller.identity(address));
+    let refused = guard::refused(&request, Payload::None, full.status(), told).await;
+    // A few words in one piece.
+    let refused = refused.map_body(|_, body| InTurns::short(body.try_into_bytes().unwrap_or_default()));
+    ServiceResponse::new(request, refused)
 }
 
 /// A panic in a door is answered, and costs no other request.

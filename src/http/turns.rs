@@ -1,20 +1,29 @@
 //! Who takes a long answer as fast as it comes shares its worker with others: after some bytes they have their turn. Many such
 //! answers go on one after the other, and between two of them all else that the worker has to do: with 50 streams of events a
-//! request does not wait for a piece of each.
+//! request does not wait for a piece of each. And who takes nothing of a long text loses it, with the connection: nothing else
+//! lets go of either before the system does.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::VecDeque,
+    os::fd::{AsRawFd as _, RawFd},
     pin::Pin,
+    rc::Rc,
     task::{Context, Poll, Waker, ready},
 };
 
 use actix_web::{
     body::{BodySize, MessageBody},
-    rt,
+    rt::{self, net::TcpStream},
 };
 use bytes::Bytes;
-use tokio::task::yield_now;
+use nix::sys::socket::{Shutdown, shutdown};
+use tokio::{
+    task::{JoinHandle, yield_now},
+    time::{Instant, sleep_until},
+};
+
+use super::{untaken::Held, ws_v1::spool::STALLED};
 
 /// So many bytes are a turn: what a socket takes in some ten microseconds.
 const TURN: usize = 64 << 10;
@@ -82,19 +91,86 @@ impl Drop for Ends {
 
 /// See the module. Without it a connection goes on for as long as its socket takes what there is.
 pub struct InTurns<B> {
-    body: B,
+    /// Where pieces come from; `None`: all there is is left.
+    body: Option<B>,
     /// What is left of a piece that is longer than a turn.
     left: Bytes,
     /// Bytes since the others had their turn.
     taken: usize,
     /// Its place among those that wait.
     place: Option<u64>,
+    /// What goes with a long text.
+    kept: Option<(Held, Watch)>,
 }
 
 impl<B> InTurns<B> {
     /// Of this answer.
     pub fn new(body: B) -> InTurns<B> {
-        InTurns { body, left: Bytes::new(), taken: 0, place: None }
+        InTurns { body: Some(body), left: Bytes::new(), taken: 0, place: None, kept: None }
+    }
+
+    /// Of a short text.
+    pub fn short(text: Bytes) -> InTurns<B> {
+        InTurns { body: None, left: text, taken: 0, place: None, kept: None }
+    }
+
+    /// Of a long text. `end` is called where nothing of it is taken for a while.
+    pub fn long(text: Bytes, held: Held, end: impl FnOnce() + 'static) -> InTurns<B> {
+        InTurns { kept: Some((held, Watch::new(end))), ..InTurns::short(text) }
+    }
+}
+
+/// A text of so many bytes is long: it is sent in several turns.
+pub const fn is_long(bytes: u64) -> bool {
+    bytes > TURN as u64
+}
+
+/// The socket of a connection, by its number. That is good as long as there is an answer: a connection drops its answer before
+/// its socket, and both in one thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Connection(RawFd);
+
+impl Connection {
+    /// Of this socket.
+    pub fn of(stream: &TcpStream) -> Connection {
+        Connection(stream.as_raw_fd())
+    }
+
+    /// Ends it. Who sends an answer on it meets an error, and drops it; no body of an answer could do that, as it is not asked for
+    /// more while the socket takes nothing.
+    pub fn end(self) {
+        // One that has ended already is as good.
+        let _ = shutdown(self.0, Shutdown::Both);
+    }
+}
+
+/// Notices that a client takes nothing.
+struct Watch {
+    /// When something was taken last.
+    taken: Rc<Cell<Instant>>,
+    task: JoinHandle<()>,
+}
+
+impl Watch {
+    fn new(end: impl FnOnce() + 'static) -> Watch {
+        let taken = Rc::new(Cell::new(Instant::now()));
+        let last = taken.clone();
+        let task = rt::spawn(async move {
+            loop {
+                let seen = last.get();
+                sleep_until(seen + STALLED).await;
+                if last.get() == seen {
+                    return end();
+                }
+            }
+        });
+        Watch { taken, task }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
     }
 }
 
@@ -102,7 +178,7 @@ impl<B: MessageBody + Unpin> MessageBody for InTurns<B> {
     type Error = B::Error;
 
     fn size(&self) -> BodySize {
-        self.body.size()
+        self.body.as_ref().map_or(BodySize::Sized(self.left.len() as u64), MessageBody::size)
     }
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, B::Error>>> {
@@ -114,10 +190,14 @@ impl<B: MessageBody + Unpin> MessageBody for InTurns<B> {
             (self.taken, self.place) = (0, None);
         }
         if self.left.is_empty() {
-            match ready!(Pin::new(&mut self.body).poll_next(context)) {
+            let Some(body) = &mut self.body else { return Poll::Ready(None) };
+            match ready!(Pin::new(body).poll_next(context)) {
                 Some(Ok(piece)) => self.left = piece,
                 end => return Poll::Ready(end),
             }
+        }
+        if let Some((_, watch)) = &self.kept {
+            watch.taken.set(Instant::now());
         }
         let turn = self.left.len().min(TURN);
         self.taken += turn;
@@ -127,12 +207,18 @@ impl<B: MessageBody + Unpin> MessageBody for InTurns<B> {
 
 #[cfg(test)]
 mod tests {
-    use std::{convert::Infallible, future::poll_fn, rc::Rc};
+    use std::{convert::Infallible, future::poll_fn, sync::Arc, time::Duration};
 
     use actix_web::body::BodyStream;
     use futures::{FutureExt as _, StreamExt as _, future::join_all, stream};
+    use tokio::{
+        io::AsyncReadExt as _,
+        net::TcpListener,
+        time::{advance, pause},
+    };
 
     use super::*;
+    use crate::http::untaken::Untaken;
 
     /// An answer that never ends, in pieces of so many bytes.
     fn endless(piece: usize) -> InTurns<impl MessageBody<Error = Infallible> + Unpin> {
@@ -206,5 +292,40 @@ mod tests {
         // One after the other.
         let order: Vec<u32> = turns.iter().flatten().copied().collect();
         assert_eq!(order, [0, 1, 2, 3, 4].repeat(3));
+    }
+    #[actix_web::test]
+    async fn a_long_text_of_which_nothing_is_taken_for_a_while_ends_with_its_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (peer, accepted) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+        let (mut peer, stream) = (peer.unwrap(), accepted.unwrap().0);
+        let (untaken, connection) = (Arc::new(Untaken::new(1 << 30, 1 << 30)), Connection::of(&stream));
+        let long = |end: Box<dyn FnOnce()>| {
+            let text = Bytes::from(vec![b'x'; 9 * TURN]);
+            let held = untaken.hold("caller", &text).unwrap();
+            InTurns::<Bytes>::long(text, held, end)
+        };
+        pause();
+        let steady = Rc::new(Cell::new(true));
+        let (mut taken, mut stalled) = (
+            long(Box::new({
+                let steady = steady.clone();
+                move || steady.set(false)
+            })),
+            long(Box::new(move || connection.end())),
+        );
+        assert_eq!((taken.size(), read(&mut stalled).await), (BodySize::Sized(9 * TURN as u64), TURN));
+        for _ in 0..3 {
+            // Whoever takes some of it now and then goes on.
+            assert_eq!(read(&mut taken).await, TURN);
+            advance(STALLED - Duration::from_secs(1)).await;
+            yield_now().await;
+        }
+        assert!(steady.get());
+        assert_eq!(peer.read(&mut [0]).await.unwrap(), 0, "the other one has lost its connection");
+        assert!(stream.try_write(b"x").is_err());
+        drop(taken);
+        advance(2 * STALLED).await;
+        yield_now().await;
+        assert!(steady.get(), "what has been sent is not waited for");
     }
 }

@@ -121,7 +121,7 @@ mod tests {
     async fn serve(mut peer: TcpStream, came: Came, fates: Arc<Mutex<std::vec::IntoIter<Fate>>>) {
         let mut text = Vec::new();
         // Bodies of these tests end so, and heads of what has none as they all do.
-        while !text.ends_with(b"}") && !(text.starts_with(b"GET") && text.ends_with(b"\r\n\r\n")) {
+        while !(text.ends_with(b"}") || text.starts_with(b"GET") && text.ends_with(b"\r\n\r\n")) {
             let mut piece = [0; 1024];
             match peer.read(&mut piece).await {
                 Ok(read) if read > 0 => text.extend_from_slice(&piece[..read]),
@@ -147,11 +147,11 @@ mod tests {
     }
 
     /// A server with two addresses that does this to one request after the other, and takes the rest.
-    async fn server(fates: &[Fate]) -> (Api, Came) {
+    async fn server(fates: Vec<Fate>) -> (Api, Came) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let came = Came::default();
-        let fates = Arc::new(Mutex::new(fates.to_vec().into_iter()));
+        let fates = Arc::new(Mutex::new(fates.into_iter()));
         let told = came.clone();
         tokio::spawn(async move {
             loop {
@@ -179,7 +179,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_not_answered_keeps_its_number_and_comes_before_the_next() {
-        let (api, came) = server(&[Fate::Answered("500 Broken"), Fate::Answered("500 Broken"), Fate::Lost]).await;
+        let (api, came) = server(vec![Fate::Answered("500 Broken"), Fate::Answered("500 Broken"), Fate::Lost]).await;
         let numbered = Numbered::default();
         let error = post(&numbered, &api, FIRST).await.unwrap_err();
         assert!(matches!(&error, Error::Unknown { request, .. } if request == "POST /nodes"), "{error}");
@@ -192,7 +192,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_no_longer_leaves_no_number_for_another() {
-        let (api, came) = server(&[Fate::Silence]).await;
+        let (api, came) = server(vec![Fate::Silence]).await;
         let numbered = Numbered::default();
         let sending = tokio::time::timeout(Duration::from_millis(500), post(&numbered, &api, FIRST));
         assert!(sending.await.is_err(), "it was not answered");
@@ -202,7 +202,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_that_its_sender_repeats_is_the_same() {
-        let (api, came) = server(&[Fate::Answered("500 Broken")]).await;
+        let (api, came) = server(vec![Fate::Answered("500 Broken")]).await;
         let numbered = Numbered::default();
         post(&numbered, &api, FIRST).await.unwrap_err();
         post(&numbered, &api, FIRST).await.unwrap();
@@ -212,9 +212,9 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_refused_uses_up_no_number() {
-        let fates = [Fate::Answered("400 Bad Request"), Fate::Answered("403 Forbidden"), Fate::Lost];
-        let forbidden = [Fate::Answered("403 Forbidden"), Fate::Answered("400 Bad Request")];
-        let (api, came) = server(&[&fates[..], &forbidden[..]].concat()).await;
+        let fates = vec![Fate::Answered("400 Bad Request"), Fate::Answered("403 Forbidden"), Fate::Lost];
+        let forbidden = vec![Fate::Answered("403 Forbidden"), Fate::Answered("400 Bad Request")];
+        let (api, came) = server([fates, forbidden].concat()).await;
         let numbered = Numbered::default();
         for _ in 0..2 {
             let error = post(&numbered, &api, FIRST).await.unwrap_err();

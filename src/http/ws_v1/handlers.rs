@@ -12,10 +12,10 @@ use super::{
     reply::{self, Failure, Reply},
     router::{self, Decision, Endpoint},
     rules, scrape,
-    state::RestState,
+    state::{RestState, Wanted},
     url, usage,
 };
-use crate::domain::types::QueueIx;
+use crate::domain::types::{AppState, QueueIx};
 
 /// Answers every request to `/ws/v1` and `/debug`, and what no service knows.
 pub async fn handle(req: HttpRequest, payload: Payload, state: Data<RestState>) -> HttpResponse {
@@ -57,6 +57,7 @@ async fn answer(
     let param = |at: usize| params.get(at).copied().unwrap_or("");
     let query = req.query_string();
     let view = || state.view(param(0));
+    let wanted = wanted(route, params, query);
     match route {
         Endpoint::Clusters => Ok(Reply::json(&partitions::clusters(&state.listing(), state.started))),
         Endpoint::Config => config::config(req, state),
@@ -68,7 +69,7 @@ async fn answer(
             state.about_all(make).await
         }
         Endpoint::PlacementRules => Ok(Reply::json(&rules::rules(&view().await?))),
-        Endpoint::Queues => state.about(req.uri(), param(0), |view| found(queues::tree(view), "Queue not found")).await,
+        Endpoint::Queues => state.about(wanted, param(0), |view| found(queues::tree(view), "Queue not found")).await,
         Endpoint::Queue => {
             let name = param(1).to_owned();
             let subtree = url::query_value(query, "subtree").is_some();
@@ -76,12 +77,12 @@ async fn answer(
                 let queue = queue(view, &checks::unescape(&name)?)?;
                 found(queues::one(view, queue, subtree), "Queue not found")
             };
-            state.about(req.uri(), param(0), make).await
+            state.about(wanted, param(0), make).await
         }
         Endpoint::Nodes => {
             let lists = state.nodes.clone();
             let make = move |view: &View| Ok(Reply::data(reply::JSON, lists.of(view)));
-            state.about(req.uri(), param(0), make).await
+            state.about(wanted, param(0), make).await
         }
         Endpoint::Node => {
             let view = view().await?;
@@ -91,7 +92,7 @@ async fn answer(
             let name = checks::unescape(param(1))?;
             checks::queue_name(&name)?;
             let make = move |view: &View| Ok(Reply::list(applications::of_queue(view, queue(view, &name)?, None)));
-            state.about(req.uri(), param(0), make).await
+            state.about(wanted, param(0), make).await
         }
         Endpoint::QueueApplicationsByState => {
             let (name, list) = (param(1).to_owned(), param(2).to_owned());
@@ -101,7 +102,7 @@ async fn answer(
                 checks::queue_app_list(&list)?;
                 Ok(Reply::list(applications::of_queue(view, queue, status?)))
             };
-            state.about(req.uri(), param(0), make).await
+            state.about(wanted, param(0), make).await
         }
         Endpoint::QueueApplication => {
             let (name, id) = (checks::unescape(param(1))?, param(2).to_owned());
@@ -109,14 +110,14 @@ async fn answer(
                 let queue = if name.is_empty() { None } else { Some(queue(view, &name)?) };
                 found(url::named(&id, |id| applications::find(view, queue, id)), "Application not found")
             };
-            state.about(req.uri(), param(0), make).await
+            state.about(wanted, param(0), make).await
         }
         Endpoint::Application => {
             let id = param(1).to_owned();
             let make = move |view: &View| {
                 found(url::named(&id, |id| applications::find(view, None, id)), "Application not found")
             };
-            state.about(req.uri(), param(0), make).await
+            state.about(wanted, param(0), make).await
         }
         Endpoint::ApplicationsByState => {
             let list = param(1).to_owned();
@@ -126,16 +127,16 @@ async fn answer(
                 let status = if list == checks::AppList::Active { status? } else { None };
                 Ok(Reply::list(applications::each(view, list, status)))
             };
-            state.about(req.uri(), param(0), make).await
+            state.about(wanted, param(0), make).await
         }
-        Endpoint::Users => state.about(req.uri(), param(0), |view| Ok(Reply::json(&usage::users(view)))).await,
+        Endpoint::Users => state.about(wanted, param(0), |view| Ok(Reply::json(&usage::users(view)))).await,
         Endpoint::User => {
             let view = view().await?;
             let name = checks::unescape(param(1))?;
             checks::user_name(&name)?;
             found(usage::user(&view, &name), "User not found")
         }
-        Endpoint::Groups => state.about(req.uri(), param(0), |view| Ok(Reply::json(&usage::groups(view)))).await,
+        Endpoint::Groups => state.about(wanted, param(0), |view| Ok(Reply::json(&usage::groups(view)))).await,
         Endpoint::Group => {
             let view = view().await?;
             let name = checks::unescape(param(1))?;
@@ -161,6 +162,28 @@ async fn answer(
     }
 }
 
+/// What decides an answer about a partition, however it is spelled; the partition itself is the first parameter.
+fn wanted(route: Endpoint, params: &[&str], query: &str) -> Wanted {
+    let queue = |name: &str| checks::unescape(name).unwrap_or_else(|_| name.to_owned()).to_lowercase();
+    // What is refused is no other's answer.
+    let status = || match checks::active_status(query) {
+        Ok(status) => status.map_or("", AppState::name).to_owned(),
+        Err(_) => query.to_owned(),
+    };
+    let of = match (route, params.get(1..).unwrap_or_default()) {
+        (Endpoint::Queue, [name]) => vec![queue(name), url::query_value(query, "subtree").is_some().to_string()],
+        (Endpoint::QueueApplications, [name]) => vec![queue(name)],
+        (Endpoint::QueueApplicationsByState, [name, list]) => vec![queue(name), list.to_lowercase(), status()],
+        (Endpoint::QueueApplication, [name, id]) => vec![queue(name), (*id).to_owned()],
+        (Endpoint::ApplicationsByState, [list]) => match checks::app_list(list) {
+            Ok(checks::AppList::Active) => vec![list.to_lowercase(), status()],
+            _ => vec![list.to_lowercase()],
+        },
+        (_, of) => of.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    (route, of)
+}
+
 /// A queue whose name is well formed and that exists.
 fn queue(view: &View, name: &str) -> Result<QueueIx, Failure> {
     checks::queue_name(name)?;
@@ -176,4 +199,28 @@ async fn buffered(response: HttpResponse) -> Result<Reply, Failure> {
     let status = response.status();
     let body = body::to_bytes(response.into_body()).await.unwrap_or_default();
     Ok(Reply { status, body, ..Reply::json(&()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changes_no_answer_makes_none_of_its_own() {
+        let active = |list: &str, query: &str| wanted(Endpoint::ApplicationsByState, &["default", list], query);
+        let all = active("active", "");
+        for same in ["x=1", "x=2&y", "status=", "statuses=running", "status=%zz"] {
+            assert_eq!(active("ACTIVE", same), all, "{same}");
+        }
+        assert_eq!(active("active", "status=RUNNING&x=3"), active("active", "status=running"));
+        for other in ["status=running", "status=new", "status=bogus"] {
+            assert_ne!(active("active", other), all, "{other}");
+        }
+        assert_eq!(active("completed", "status=running"), active("completed", ""));
+        let queue = |name: &str, query: &str| wanted(Endpoint::Queue, &["default", name], query);
+        assert_eq!(queue("Root.%41", "x"), queue("root.a", ""));
+        assert_eq!(queue("root.a", "subtree=1&x"), queue("root.a", "subtree"));
+        assert_ne!(queue("root.a", "subtree"), queue("root.a", ""));
+        assert_ne!(queue("root.a", ""), queue("root.b", ""));
+    }
 }

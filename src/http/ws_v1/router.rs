@@ -11,7 +11,7 @@ use super::{described, url};
 use crate::http::route::{Access, Route};
 
 /// The handlers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Endpoint {
     Clusters,

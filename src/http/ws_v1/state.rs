@@ -8,7 +8,6 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use actix_web::http::Uri;
 use bytes::Bytes;
 use futures::future::join_all;
 use tokio::{sync::Mutex, time::timeout};
@@ -18,6 +17,7 @@ use super::{
     history::History,
     nodes,
     reply::{Failure, Reply},
+    router::Endpoint,
     scrape::Scrapes,
     url,
     waiting::WaitingAsks,
@@ -46,6 +46,10 @@ use crate::{
 /// The cluster is not waited for any longer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// What decides an answer about a partition: the handler, and what it reads of the path and of the query. What else there may be
+/// in a query changes nothing, and so makes no answer of its own.
+pub type Wanted = (Endpoint, Vec<String>);
+
 /// Shared by all HTTP workers.
 pub struct RestState {
     /// Resource managers, partitions and process-wide settings.
@@ -68,8 +72,8 @@ pub struct RestState {
     pub scrapes: Scrapes,
     /// Nodes as they were listed last.
     pub nodes: Arc<nodes::Lists>,
-    /// Long answers that somebody reads, by what was asked for.
-    lists: SharedBy<String, Made>,
+    /// Long answers that somebody reads, by the partition and what was asked for of it.
+    lists: SharedBy<(Arc<str>, Wanted), Made>,
     /// Resource journals.
     journals: Option<Arc<Journals>>,
     /// Who changed what, where that is kept on disk.
@@ -172,7 +176,7 @@ impl RestState {
     ///
     /// # Errors
     /// There is no such partition, or what `make` says.
-    pub async fn about<F>(&self, uri: &Uri, name: &str, make: F) -> Result<Reply, Failure>
+    pub async fn about<F>(&self, wanted: Wanted, name: &str, make: F) -> Result<Reply, Failure>
     where
         F: FnOnce(&View) -> Result<Reply, Failure> + Send + 'static,
     {
@@ -181,6 +185,7 @@ impl RestState {
             return make(&view);
         }
         // What waits for its turn holds no old rows.
+        let partition = view.shown.clone();
         drop(view);
         let as_now = async |made: &Made| Ok::<_, Failure>(made.is_of(&self.view(name).await?));
         let make = async || {
@@ -189,7 +194,7 @@ impl RestState {
             let reply = turn.make(move || make(&view)).await??;
             Ok(Made { snapshot, shown, reply })
         };
-        let made = self.lists.of(uri.to_string()).get_while(as_now, make).await?;
+        let made = self.lists.of((partition, wanted)).get_while(as_now, make).await?;
         let Reply { status, content_type, cors, .. } = made.reply;
         Ok(Reply { status, content_type, cors, body: Bytes::from_owner(Body(made)) })
     }
@@ -347,11 +352,12 @@ mod tests {
         let registration = Registration { rm: "rm".into(), config, ..Registration::default() };
         let epoch = topology.register(registration).await.expect("registered").epoch;
         let state = RestState::new(topology, Arc::new(Metrics::new().expect("metrics")));
-        let read = async |uri: &'static str| {
+        let read = async |of: &[&str]| {
             let make = |view: &View| Ok(Reply::list(view.partition().queue_by_path.keys()));
-            state.about(&Uri::from_static(uri), "default", make).await.expect("a list").body
+            let wanted = (Endpoint::Queue, of.iter().map(|part| (*part).to_owned()).collect());
+            state.about(wanted, "default", make).await.expect("a list").body
         };
-        let queues = "/ws/v1/partition/default/queues";
+        let queues = &["root"];
         // What follows a registration may still change something, for a while.
         let mut slow = read(queues).await;
         for _ in 0..100 {
@@ -360,7 +366,7 @@ mod tests {
                 again => slow = again,
             }
         }
-        let (again, other) = (read(queues).await, read("/ws/v1/partition/default/queues?subtree").await);
+        let (again, other) = (read(queues).await, read(&["root", "subtree"]).await);
         assert!(slow.len() > 10_000 && slow == other);
         assert!(slow.as_ptr() == again.as_ptr() && slow.as_ptr() != other.as_ptr());
         let app = AddApplication { id: "app".into(), queue: "root.q1".into(), ..AddApplication::default() };

@@ -33,7 +33,7 @@ pub use self::{
     registration::{Notes, Refusals, Registered, Registration},
 };
 use super::{
-    directory::{Directory, Listing, PartitionEntry, RmEntry},
+    directory::{Asked, Directory, Listing, PartitionEntry, RmEntry},
     event::EventActor,
     journal::Journals,
     partition::{Links, PartitionActor},
@@ -500,8 +500,8 @@ impl Topology {
                     rm: entry.id.clone(),
                     epoch: entry.epoch,
                     internal: handle.internal.clone(),
+                    addr: Asked::new(format!("partition '{shown}'"), handle.addr.clone()),
                     shown,
-                    addr: handle.addr.clone(),
                     followed,
                 });
             }

@@ -281,7 +281,7 @@ pub struct StateDump;
 pub struct Info;
 
 /// See [`Info`].
-#[derive(Clone, Debug, MessageResponse)]
+#[derive(Clone, Debug, Default, MessageResponse)]
 pub struct RmInfo {
     /// Its id.
     pub id: Arc<str>,

@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 
 use super::RmActor;
 use crate::{
+    actors::directory::{Asked, Unanswered},
     domain::{
         command::{Command, NodeAction, NodeItem},
         effect::Callback,
@@ -21,7 +22,7 @@ use crate::{
         keys::Keys,
         partition::Commands,
         receipts::{PartOf, Receipt, Receipts},
-        rm::{CarriedOut, Forwarding, Halt, Heartbeat, Part, Refusal, RefusalKind, RmState, Submit},
+        rm::{CarriedOut, Forwarding, Halt, Heartbeat, Info, Part, Refusal, RefusalKind, RmInfo, RmState, Submit},
     },
     trace::{Point, Side},
 };
@@ -39,6 +40,8 @@ pub struct RmHandle {
     pub id: Arc<str>,
     /// Its actor.
     pub addr: Addr<RmActor>,
+    /// The same for readers.
+    pub asked: Asked<RmActor>,
     /// Its session.
     pub view: Arc<ArcSwap<RmView>>,
 }
@@ -282,6 +285,26 @@ impl RmHandle {
             if let Some(why) = &self.view.load().failing {
                 let detail = format!("{why}; what this request said may count then: send it again");
                 return Err(Refusal::new(RefusalKind::Closing, detail));
+            }
+        }
+    }
+
+    /// How it is, for readers. One that does not answer is told of as doors see it; `None`: it has ended.
+    pub async fn info(&self) -> Option<RmInfo> {
+        match self.asked.send(Info).await {
+            Ok(info) => Some(info),
+            Err(Unanswered::Gone(_)) => None,
+            Err(silent) => {
+                let view = self.view.load();
+                Some(RmInfo {
+                    id: self.id.clone(),
+                    state: view.state,
+                    epoch: view.epoch,
+                    partitions: view.partitions.iter().map(|(name, ..)| name.clone()).collect(),
+                    failing: Some(silent.to_string().into()),
+                    full: view.full.clone(),
+                    ..RmInfo::default()
+                })
             }
         }
     }

@@ -8,9 +8,12 @@ use std::{
 use actix::Addr;
 use arc_swap::ArcSwap;
 
-use crate::actors::rm::{
-    RmActor,
-    handle::{RmHandle, RmView},
+use crate::actors::{
+    directory::Asked,
+    rm::{
+        RmActor,
+        handle::{RmHandle, RmView},
+    },
 };
 
 /// Stopped resource managers that stay visible.
@@ -60,7 +63,8 @@ impl Registry {
         let id: Arc<str> = rm.into();
         let view = Arc::new(ArcSwap::from_pointee(RmView::default()));
         let addr = start(&id, &view);
-        let handle = Arc::new(RmHandle { id: id.clone(), addr, view });
+        let asked = Asked::new(format!("resource manager \"{id}\""), addr.clone());
+        let handle = Arc::new(RmHandle { id: id.clone(), addr, asked, view });
         self.ordinals += 1;
         self.rms.insert(id, (self.ordinals, handle.clone()));
         handle

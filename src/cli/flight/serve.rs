@@ -26,7 +26,7 @@ use super::{
 use crate::domain::words::plural;
 use crate::{
     actors::{
-        directory::{Listing, PartitionEntry, RmEntry},
+        directory::{Asked, Listing, PartitionEntry, RmEntry},
         event::EventActor,
         journal::Journals,
         partition::{Links, PartitionActor},
@@ -289,7 +289,14 @@ impl Stage {
             addr.send(GetSnapshot).await.map_err(|error| error.to_string())?;
             let shown = conf.name.clone();
             started.push(addr.clone());
-            listing.partitions.push(PartitionEntry { rm: rm.clone(), epoch, internal, shown, addr, followed: false });
+            listing.partitions.push(PartitionEntry {
+                rm: rm.clone(),
+                epoch,
+                internal,
+                addr: Asked::new(shown.clone(), addr),
+                shown,
+                followed: false,
+            });
         }
         Ok((listing, started))
     }

@@ -138,7 +138,8 @@ pub fn status(overview: &Value) -> List {
     let ended =
         overview["resourceManagers"].as_array().into_iter().flatten().filter(|row| text(row, "state") == "Stopped");
     let ended: Vec<&Value> = ended.filter(|row| list.rows.is_empty() || is_recent(text(row, "since"), now)).collect();
-    if list.rows.is_empty() {
+    let unanswered = || overview["unanswered"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    if list.rows.is_empty() && unanswered().next().is_none() {
         let yet = if ended.is_empty() { " yet" } else { "" };
         list.note = format!("No resource manager is registered: there are no partitions{yet}.\n");
     }
@@ -146,6 +147,9 @@ pub fn status(overview: &Value) -> List {
         let (why, age) = (text(row, "why"), age(text(row, "since"), now));
         let why = if why.is_empty() { String::new() } else { format!(": {why}") };
         list.note.push_str(&format!("Resource manager {} stopped {age} ago{why}.\n", text(row, "rmID")));
+    }
+    for why in unanswered() {
+        list.note.push_str(&format!("{why}\n"));
     }
     list
 }

@@ -1,5 +1,7 @@
 //! What operators say, in a cluster: it is answered when it is in etcd. A server that goes on knows of nothing else.
 
+use actix::Addr;
+
 use super::gone;
 use crate::{
     actors::{directory::PartitionEntry, topology::Topology},
@@ -22,6 +24,6 @@ pub async fn counts(topology: &Topology, entry: &PartitionEntry) -> Result<(), P
         Problem::from(Refusal::new(RefusalKind::Closing, detail))
     };
     let Some(handle) = topology.find(&entry.rm) else { return Err(unknown("its resource manager was forgotten")) };
-    handle.recorded(entry.addr.send(AwaitRecord)).await?.map_err(gone)?;
+    handle.recorded(Addr::send(&entry.addr, AwaitRecord)).await?.map_err(gone)?;
     handle.is_here().map_err(|refusal| unknown(&refusal.detail))
 }

@@ -9,7 +9,7 @@ use actix_web::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{find_partition, gone};
+use super::{find_partition, unanswered};
 use crate::{
     actors::directory::Directory,
     domain::{Partition, partition::Demand, resources::clamp},
@@ -62,7 +62,7 @@ pub(super) fn routes() -> Vec<Route> {
 pub async fn demand(directory: Data<Directory>, path: Path<String>) -> Result<HttpResponse, Problem> {
     let entry = find_partition(&directory.get(), &path)?;
     let rows = |snapshot: &Arc<Snapshot>| snapshot.partition.apps.len() + snapshot.partition.nodes.len();
-    let (snapshot, turn) = long::turn(async || entry.addr.send(GetSnapshot).await.map_err(gone), rows).await?;
+    let (snapshot, turn) = long::turn(async || entry.addr.send(GetSnapshot).await.map_err(unanswered), rows).await?;
     let body = turn.make(move || text(&entry.shown, &snapshot.partition)).await?;
     Ok(HttpResponse::Ok().content_type("application/json").body(body))
 }

@@ -31,7 +31,7 @@ use actix_web::{
 use self::{board::BoardApi, releases::ReleasesApi, resource::ResourceApi, usage::UsageApi};
 use super::{guard::note, problem::Problem, route::Route};
 use crate::actors::{
-    directory::{Listing, PartitionEntry},
+    directory::{Listing, PartitionEntry, Unanswered},
     journal::Journals,
     topology::Topology,
 };
@@ -97,4 +97,9 @@ fn find_partition(listing: &Listing, name: &str) -> Result<PartitionEntry, Probl
 /// The actor that would answer has ended.
 fn gone(_: MailboxError) -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the partition is being stopped; try again")
+}
+
+/// It has, or it does not answer.
+fn unanswered(why: Unanswered) -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, why.to_string())
 }

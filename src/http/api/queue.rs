@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use actix::Addr;
 use actix_web::{
     HttpRequest, HttpResponse,
     http::StatusCode,
@@ -12,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{board::BoardApi, counts::counts, gone, note};
+use super::{board::BoardApi, counts::counts, gone, note, unanswered};
 use crate::{
     access::Caller,
     domain::{
@@ -144,7 +145,7 @@ async fn show(api: Data<BoardApi>, path: Parts, request: HttpRequest) -> Answere
     let (partition, queue) = path.into_inner();
     let path: Arc<str> = queue.to_lowercase().into();
     let entry = api.entry(&partition)?;
-    let door = entry.addr.send(ShowQueueDoor(path.clone())).await.map_err(gone)?;
+    let door = entry.addr.send(ShowQueueDoor(path.clone())).await.map_err(unanswered)?;
     let view = api.view(&partition).await?;
     let rows = view.partition();
     let missing = || {
@@ -234,7 +235,8 @@ async fn order(
     });
     let queue: Arc<str> = queue.to_lowercase().into();
     let message = OrderQueue { queue: queue.clone(), order, overwrite: body.overwrite };
-    entry.addr.send(message).await.map_err(gone)?.map_err(refused)?;
+    // It is not certain whether it holds before it is answered.
+    Addr::send(&entry.addr, message).await.map_err(gone)?.map_err(refused)?;
     counts(&api.topology, &entry).await?;
     let what = kind.map_or("resume", OrderKind::name);
     tracing::info!(partition = &*entry.internal, queue = &*queue, by = &*by, reason, "queue: {what}");

@@ -9,7 +9,7 @@ use actix_web::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{find_partition, gone};
+use super::{find_partition, unanswered};
 use crate::{
     actors::directory::Directory,
     http::{
@@ -65,7 +65,7 @@ pub fn routes() -> Vec<Route> {
 
 async fn unconfirmed(api: Data<ReleasesApi>, path: Path<String>) -> Result<HttpResponse, Problem> {
     let entry = find_partition(&api.directory.get(), &path)?;
-    let take = async || entry.addr.send(ListUnconfirmed).await.map_err(gone);
+    let take = async || entry.addr.send(ListUnconfirmed).await.map_err(unanswered);
     let (releases, turn) = long::turn(take, Vec::len).await?;
     let partition = entry.shown.clone();
     let make = move || {

@@ -28,7 +28,7 @@ use crate::{
         types::Nanos,
     },
     http::{
-        api::{counts::counts, find_partition, gone, note, overdue::OverdueDrains, time::length},
+        api::{counts::counts, find_partition, gone, note, overdue::OverdueDrains, time::length, unanswered},
         long,
         operation::{nothing, yes_or_no},
         problem::Problem,
@@ -189,7 +189,7 @@ async fn get_status(api: Data<ResourceApi>, path: Path<String>) -> Result<HttpRe
     api.look(&internal).await;
     let targets = |snapshot: &Option<Arc<Snapshot>>| snapshot.as_ref().map_or(0, |all| all.partition.nodes.len());
     let take = async || match &partition {
-        Some(entry) => entry.addr.send(GetSnapshot).await.map(Some).map_err(gone),
+        Some(entry) => entry.addr.send(GetSnapshot).await.map(Some).map_err(unanswered),
         None => Ok(None),
     };
     let (snapshot, turn) = long::turn(take, targets).await?;

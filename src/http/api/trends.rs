@@ -22,7 +22,7 @@ use self::{
     parameters::{Of, Wanted},
     series::{Measure, Steps, Subject},
 };
-use super::{find_partition, gone};
+use super::{find_partition, unanswered};
 use crate::{
     domain::types::Nanos,
     http::{
@@ -96,7 +96,7 @@ async fn trends(
         Of::User => Subject::User(wanted.name.clone(), wanted.queue),
         Of::Group => Subject::Group(wanted.name.clone(), wanted.queue),
         Of::Node => {
-            let snapshot = entry.addr.send(GetSnapshot).await.map_err(gone)?;
+            let snapshot = entry.addr.send(GetSnapshot).await.map_err(unanswered)?;
             let rows = &snapshot.partition;
             let node = rows.node_by_id.get(&*wanted.name).map(|ix| &rows.nodes[*ix]).ok_or_else(|| unknown("node"))?;
             let used = node.placed().plus(&node.occupied);
@@ -117,7 +117,7 @@ async fn trends(
     let (sampled, steps) = state.trends.read(&entry.shown, &subject, &times);
     // One that went has samples still.
     if wanted.of == Of::Queue && steps.is_empty() {
-        let snapshot = entry.addr.send(GetSnapshot).await.map_err(gone)?;
+        let snapshot = entry.addr.send(GetSnapshot).await.map_err(unanswered)?;
         if !snapshot.partition.queue_by_path.contains_key(&*wanted.name) {
             return Err(unknown("queue"));
         }

@@ -33,7 +33,10 @@ use super::{
 };
 use crate::{
     access::Caller,
-    actors::{directory::PartitionEntry, partition::PartitionActor},
+    actors::{
+        directory::{PATIENCE, PartitionEntry},
+        partition::PartitionActor,
+    },
     domain::{
         types::Nanos,
         words::{either, plural},
@@ -318,7 +321,7 @@ async fn ask(
 ) -> Result<Answer, Problem> {
     let id = waiting.next.fetch_add(1, Relaxed);
     let (answer, mut answered) = oneshot::channel();
-    let addr = entry.addr.clone();
+    let addr = Addr::clone(&entry.addr);
     addr.do_send(Wait { id, target: target.clone(), condition, answer });
     let mut guard = Guard { addr, withdraw: Some(Withdraw { id, target: target.clone() }) };
     let ends =
@@ -331,7 +334,10 @@ async fn ask(
         Ok(answer) => answer,
         Err(_) => {
             guard.withdraw();
-            answered.await
+            // It is answered at once, unless something holds up the partition.
+            let detail =
+                || format!("partition '{}' has not answered within {PATIENCE:?}: ask again when it does", entry.shown);
+            timeout(PATIENCE, answered).await.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail()))?
         }
     };
     answer.map_err(|_| {

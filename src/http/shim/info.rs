@@ -4,6 +4,7 @@ use actix_web::{
     HttpResponse,
     web::{Data, Path},
 };
+use futures::future::join_all;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -11,7 +12,7 @@ use crate::{
     access::Caller,
     actors::rm::handle::not_registered,
     http::{doors::Doors, problem::Problem, ws_v1::time_text},
-    messages::rm::{Info, RmInfo, RmState, StateChange, StreamInfo},
+    messages::rm::{RmInfo, RmState, StateChange, StreamInfo},
 };
 
 /// The answer.
@@ -60,15 +61,9 @@ struct Change {
 
 /// GET `/si/v1/rm`: those that the caller may act for.
 pub async fn all(caller: Caller, doors: Data<Doors>) -> HttpResponse {
-    let mut shown = Vec::new();
-    for handle in doors.topology.known() {
-        if caller.acts_for(&handle.id).is_ok()
-            && let Ok(info) = handle.addr.send(Info).await
-            && info.state != RmState::Init
-        {
-            shown.push(show(info));
-        }
-    }
+    let own = doors.topology.known().into_iter().filter(|handle| caller.acts_for(&handle.id).is_ok());
+    let asked = join_all(own.map(async |handle| handle.info().await)).await.into_iter().flatten();
+    let shown: Vec<_> = asked.filter(|info| info.state != RmState::Init).map(show).collect();
     HttpResponse::Ok().json(shown)
 }
 
@@ -77,7 +72,7 @@ pub async fn one(rm: Path<String>, doors: Data<Doors>) -> Result<HttpResponse, P
     let unknown = || not_registered("a question about it", &rm);
     let handle = doors.topology.find(&rm).ok_or_else(unknown)?;
     handle.is_here()?;
-    let info = handle.addr.send(Info).await.map_err(|_| unknown())?;
+    let info = handle.info().await.ok_or_else(unknown)?;
     Ok(HttpResponse::Ok().json(show(info)))
 }
 

@@ -6,6 +6,7 @@ use std::{
 };
 
 use actix_web::{HttpRequest, HttpResponse};
+use futures::future::join_all;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::Value;
 
@@ -19,7 +20,7 @@ use super::{
     time_text,
 };
 use crate::{
-    actors::directory::Listing,
+    actors::directory::{Listing, Unanswered},
     config::shown::Form,
     domain::types::Nanos,
     messages::{event::GetStreams, rm::StateDump},
@@ -38,6 +39,8 @@ struct Dump {
     log_level: &'static str,
     config: Form,
     event_streams: Vec<StreamView>,
+    /// What is not in it, and why.
+    unanswered: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -129,6 +132,9 @@ impl Serialize for Dump {
         if !self.event_streams.is_empty() {
             map.serialize_entry("eventStreams", &self.event_streams)?;
         }
+        if !self.unanswered.is_empty() {
+            map.serialize_entry("unanswered", &self.unanswered)?;
+        }
         map.end()
     }
 }
@@ -158,6 +164,7 @@ pub async fn dump(req: &HttpRequest, state: &RestState) -> HttpResponse {
             .into_iter()
             .map(|stream| StreamView { name: stream.name.to_string(), created_at: time_text(stream.created) })
             .collect(),
+        unanswered: listing.silent().map(|why| why.to_string()).collect(),
         listing,
     };
     let write = move |to: &mut dyn Write| {
@@ -171,11 +178,16 @@ pub async fn dump(req: &HttpRequest, state: &RestState) -> HttpResponse {
 /// The part of the resource manager; of several, one object per id.
 async fn diagnostics(state: &RestState, listing: &Listing) -> Value {
     let mut parts = serde_json::Map::new();
-    for rm in &listing.rms {
-        let answer = match state.topology.find(&rm.id) {
-            Some(handle) => handle.addr.send(StateDump).await.unwrap_or_default(),
-            None => None,
-        };
+    // All at once: however many do not answer, they are waited for together.
+    let asked = listing.rms.iter().map(async |rm| match state.topology.find(&rm.id) {
+        Some(handle) => match handle.asked.send(StateDump).await {
+            Err(Unanswered::Gone(_)) => None,
+            Err(silent) => Some(Err(silent.to_string())),
+            Ok(answer) => answer,
+        },
+        None => None,
+    });
+    for (rm, answer) in listing.rms.iter().zip(join_all(asked).await) {
         parts.insert(rm.id.to_string(), own_part(answer));
     }
     match parts.len() {

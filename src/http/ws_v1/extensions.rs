@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use futures::future::join_all;
 use tokio::time::timeout;
 
 use super::{
@@ -9,11 +10,7 @@ use super::{
     state::{RestState, now},
 };
 use crate::{
-    messages::{
-        leaders::ClusterStatus,
-        partition::Observe,
-        rm::{Info, RmState},
-    },
+    messages::{leaders::ClusterStatus, partition::Observe, rm::RmState},
     metrics::{ClusterGauges, ExtensionGauges, Gauges, GroupGauges, LogGauges, ManagerGauges, PartitionGauges},
 };
 
@@ -29,8 +26,8 @@ pub async fn add(state: &RestState, shown: &BTreeSet<String>, gauges: &mut Gauge
         audit_failing: state.audit().map(|standing| standing.failing.is_some()),
         ..ExtensionGauges::default()
     };
-    for handle in state.topology.known() {
-        let Ok(info) = handle.addr.send(Info).await else { continue };
+    let asked = state.topology.known().into_iter().map(async |handle| Some((handle.info().await?, handle)));
+    for (info, handle) in join_all(asked).await.into_iter().flatten() {
         // Those that ended themselves stay known for a while, and have nothing to show; one that was given up is missed.
         if matches!(info.state, RmState::Running | RmState::Paused) || info.was_given_up() {
             let view = handle.view.load_full();

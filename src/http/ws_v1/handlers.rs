@@ -28,7 +28,11 @@ pub async fn handle(req: HttpRequest, payload: Payload, state: Data<RestState>) 
         }
         Decision::Handle(route, params) => {
             let params: Vec<&str> = params.iter().map(String::as_str).collect();
-            let answer = answer(route, &params, &req, payload, &state).await;
+            let answer = answer(route, &params, &req, payload, &state).await.map_err(|failure| {
+                let name = params.first().copied().unwrap_or_default();
+                let missing = Some(failure.status).filter(|status| *status == StatusCode::NOT_FOUND);
+                missing.and_then(|_| silent(&state, name)).unwrap_or(failure)
+            });
             reply::send_any(&req, answer.into()).await
         }
         Decision::Redirect(path) => reply::redirect(&req, &path),
@@ -66,7 +70,7 @@ async fn answer(
         Endpoint::HistoryContainers => Ok(Reply::json(&state.history.containers())),
         Endpoint::Partitions => {
             let make = |views: &[View]| Reply::json(&views.iter().map(partitions::partition).collect::<Vec<_>>());
-            state.about_all(make).await
+            all(state.about_all(make).await?, state)
         }
         Endpoint::PlacementRules => Ok(Reply::json(&rules::rules(&view().await?))),
         Endpoint::Queues => state.about(wanted, param(0), |view| found(queues::tree(view), "Queue not found")).await,
@@ -151,7 +155,7 @@ async fn answer(
                 // Without partitions this list alone is null (REST quirk 1).
                 Reply::json(&Some(all).filter(|all| !all.is_empty()))
             };
-            state.about_all(make).await
+            all(state.about_all(make).await?, state)
         }
         Endpoint::Stack => Ok(debug::stack()),
         Endpoint::Profiles => Ok(debug::profiles()),
@@ -160,6 +164,18 @@ async fn answer(
             Err(Failure::not_found("404 page not found"))
         }
     }
+}
+
+/// A partition that is there and does not answer is not missing.
+fn silent(state: &RestState, name: &str) -> Option<Failure> {
+    let listing = state.listing();
+    url::named(name, |name| listing.partition(name).cloned())?.addr.silent().map(Failure::from)
+}
+
+/// An answer about all partitions: whoever reads it takes what is not in it for gone.
+fn all(reply: Reply, state: &RestState) -> Result<Reply, Failure> {
+    let silent = state.listing().silent().next();
+    silent.map_or(Ok(reply), |silent| Err(silent.into()))
 }
 
 /// What decides an answer about a partition, however it is spelled; the partition itself is the first parameter.
@@ -203,7 +219,66 @@ async fn buffered(response: HttpResponse) -> Result<Reply, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, mpsc};
+
+    use actix::prelude::*;
+    use actix_web::{FromRequest as _, test::TestRequest};
+    use tokio::time::Instant;
+
     use super::*;
+    use crate::{
+        actors::{
+            directory::PATIENCE,
+            event::EventActor,
+            topology::{Registration, Topology},
+        },
+        metrics::Metrics,
+    };
+
+    #[actix::test]
+    async fn a_partition_that_hangs_holds_up_no_other_reader() {
+        let other = Arbiter::new();
+        let pool = vec![Arbiter::current(), other.handle()];
+        let default = crate::config::load("").expect("valid");
+        let topology = Topology::new(pool, Topology::launcher(), EventActor::default().start(), default);
+        for rm in ["rm-1", "rm-2"] {
+            let registration = Registration { rm: rm.into(), ..Registration::default() };
+            topology.register(registration).await.expect("registered");
+        }
+        let (go_on, until) = mpsc::channel();
+        other.spawn_fn(move || until.recv().unwrap_or_default());
+        tokio::time::pause();
+        let state = Data::new(RestState::new(topology, Arc::new(Metrics::new().expect("metrics"))));
+        let began = Instant::now();
+        let get = async |path: &str| {
+            let request = TestRequest::with_uri(path).to_http_request();
+            let payload = Payload::extract(&request).await.expect("none");
+            let answer = handle(request, payload, state.clone()).await;
+            let status = answer.status().as_u16();
+            let body = body::to_bytes(answer.into_body()).await.expect("a body");
+            (status, String::from_utf8_lossy(&body).into_owned())
+        };
+        assert_eq!(get("/ws/v1/partition/default/queues").await.0, 200);
+        assert_eq!(began.elapsed().as_secs(), 0);
+        let told = "partition '[rm-2]default' has not answered within 10s";
+        for path in ["/ws/v1/partition/[rm-2]default/queues", "/ws/v1/partitions", "/ws/v1/scheduler/node-utilizations"]
+        {
+            let (status, text) = get(path).await;
+            assert!(status == 503 && text.contains(told), "{path}: {status} {text}");
+        }
+        let (status, text) = get("/ws/v1/metrics").await;
+        assert!(status == 200 && text.contains("callboard_slices_total{partition=\"default\"}"), "{text}");
+        super::super::watch::check(&state).await;
+        let (_, text) = get("/ws/v1/scheduler/healthcheck").await;
+        assert!(text.contains(told), "{text}");
+        // All of it together waited for it once, and once for its resource manager.
+        assert_eq!(began.elapsed().as_secs(), 2 * PATIENCE.as_secs());
+        go_on.send(()).expect("it hangs");
+        tokio::time::resume();
+        while get("/ws/v1/partitions").await.0 != 200 {
+            tokio::task::yield_now().await;
+        }
+    }
 
     #[test]
     fn what_changes_no_answer_makes_none_of_its_own() {

@@ -55,6 +55,8 @@ pub struct Kept {
     pub unconfirmed: Vec<(Arc<str>, UnconfirmedSums)>,
     /// Drained nodes that were to be empty by now, by partition as shown.
     pub overdue: Vec<(Arc<str>, OverdueDrains)>,
+    /// Partitions that do not answer: nothing of them was checked.
+    pub silent: Vec<String>,
 }
 
 /// All checks (REST 5.13).
@@ -217,6 +219,12 @@ fn check(views: &[View], wrong: Vec<&str>, scheduling_errors: u64, failed_nodes:
     checks.extend(kept.journals.as_deref().map(undamaged));
     checks.extend(kept.logs.as_deref().map(recorded));
     checks.extend(kept.audit.as_ref().map(audited));
+    checks.extend((!kept.silent.is_empty()).then(|| CheckView {
+        name: "Partitions answer",
+        succeeded: false,
+        description: "Check if all partitions answer what they are asked",
+        diagnosis_message: kept.silent.join("; "),
+    }));
     checks
 }
 
@@ -452,6 +460,16 @@ mod tests {
         let shown = serde_json::to_value(&*health.last().unwrap()).unwrap();
         assert_eq!((&shown["Healthy"], &shown["Warnings"][0]["Name"]), (&true.into(), &"Overdue drains".into()));
         assert_eq!(shown["Warnings"][0]["DiagnosisMessage"], "3 in partition default:  and 3 more");
+    }
+
+    #[test]
+    fn a_partition_that_does_not_answer_is_unhealthy() {
+        let health = Health::default();
+        health.run(&[], 0, &Kept { silent: vec!["it hangs".to_owned()], ..Kept::default() }, Nanos::from_secs(1));
+        let shown = serde_json::to_value(&*health.last().unwrap()).unwrap();
+        let last = shown["HealthChecks"].as_array().and_then(|checks| checks.last()).unwrap();
+        assert_eq!((&shown["Healthy"], &last["Name"]), (&false.into(), &"Partitions answer".into()));
+        assert_eq!(last["DiagnosisMessage"], "it hangs");
     }
 
     #[test]

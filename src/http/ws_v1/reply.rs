@@ -16,7 +16,10 @@ use serde::Serialize;
 use tokio::task::spawn_blocking;
 
 use super::{json, url};
-use crate::http::{long, origins::is_readable};
+use crate::{
+    actors::directory::Unanswered,
+    http::{long, origins::is_readable},
+};
 
 /// Bodies of at least this many bytes are compressed for clients that take it (REST 1.4).
 pub const COMPRESS_FROM: usize = 1400;
@@ -60,6 +63,12 @@ impl Failure {
     /// What it asks for is not there (status 404).
     pub fn not_found(message: impl Into<String>) -> Failure {
         Failure { status: StatusCode::NOT_FOUND, message: message.into() }
+    }
+}
+
+impl From<Unanswered> for Failure {
+    fn from(why: Unanswered) -> Failure {
+        Failure { status: StatusCode::SERVICE_UNAVAILABLE, message: why.to_string() }
     }
 }
 

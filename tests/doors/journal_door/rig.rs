@@ -6,7 +6,7 @@ use actix::prelude::*;
 use actix_web::{App, HttpServer, web::Data};
 use callboard::{
     actors::{
-        directory::{Directory, Listing, PartitionEntry},
+        directory::{Asked, Directory, Listing, PartitionEntry},
         journal::Journals,
         partition::PartitionActor,
     },
@@ -97,7 +97,7 @@ impl Rig {
                 epoch: 1,
                 internal: INTERNAL.into(),
                 shown: "default".into(),
-                addr: partition.clone(),
+                addr: Asked::new("default", partition.clone()),
                 followed: false,
             }],
         });

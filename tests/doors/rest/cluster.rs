@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use actix::prelude::*;
 use callboard::{
     actors::{
-        directory::{Listing, PartitionEntry, RmEntry},
+        directory::{Asked, Listing, PartitionEntry, RmEntry},
         partition::PartitionActor,
     },
     config::{self, LoadedConfig},
@@ -72,7 +72,17 @@ pub fn manager(id: &str, shown: &str, config: LoadedConfig, extra: &[(&str, &str
         extra: Arc::new(extra),
         at_registration: BTreeMap::new(),
     };
-    (rm, PartitionEntry { rm: id.into(), epoch: 1, internal, shown: shown.into(), addr, followed: false })
+    (
+        rm,
+        PartitionEntry {
+            rm: id.into(),
+            epoch: 1,
+            internal,
+            shown: shown.into(),
+            addr: Asked::new(shown, addr),
+            followed: false,
+        },
+    )
 }
 
 /// A server over the captured cluster, with everything placed.

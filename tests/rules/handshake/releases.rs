@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use actix_web::{App, HttpServer, web::Data};
 use callboard::{
-    actors::directory::{Directory, Listing, PartitionEntry},
+    actors::directory::{Asked, Directory, Listing, PartitionEntry},
     domain::types::{Nanos, Termination},
     http::{
         api::releases::{self, ReleasesApi},
@@ -32,7 +32,7 @@ async fn unconfirmed_releases_are_listed_with_their_age() {
         epoch: 1,
         internal: "[rm-1]default".into(),
         shown: "default".into(),
-        addr: shim.partition.clone(),
+        addr: Asked::new("default", shim.partition.clone()),
         followed: false,
     };
     directory.set(Listing { rms: Vec::new(), partitions: vec![entry] });

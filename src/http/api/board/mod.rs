@@ -27,7 +27,7 @@ use serde_json::json;
 use tokio::sync::Mutex;
 
 use self::{applications::Wanted, lasted::Histories, timeline::Subject};
-use super::{find_partition, gone};
+use super::{find_partition, unanswered};
 use crate::{
     access::Caller,
     actors::{directory::PartitionEntry, journal::Journals, topology::Topology},
@@ -139,7 +139,7 @@ impl BoardApi {
 
     pub(super) async fn view(&self, partition: &str) -> Result<View, Problem> {
         let entry = self.entry(partition)?;
-        let snapshot = entry.addr.send(GetSnapshot).await.map_err(gone)?;
+        let snapshot = entry.addr.send(GetSnapshot).await.map_err(unanswered)?;
         Ok(View { rm: entry.rm, shown: entry.shown, snapshot })
     }
 

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use actix::MailboxError;
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{BoardApi, nodes, why};
 use crate::{
     access::Caller,
+    actors::directory::Unanswered,
     domain::{partition::Explainer, queue::Queue},
     http::{
         api::overdue::OverdueDrains,
@@ -20,7 +20,7 @@ use crate::{
         event::GetEventStatus,
         journal::{GetOverdue, Status},
         partition::GetSnapshot,
-        rm::{Halt, Info, RmInfo},
+        rm::{Halt, RmInfo},
     },
 };
 
@@ -38,6 +38,9 @@ pub struct Overview {
     /// Every resource manager that was registered, also those that stopped.
     resource_managers: Vec<ManagerRow>,
     partitions: Vec<PartitionRow>,
+    /// Of which partitions nothing is known at present, and why. Left out where all answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unanswered: Vec<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -136,13 +139,17 @@ pub async fn overview(api: &BoardApi, caller: &Caller) -> Result<Overview, Broke
         Some(leaders) => leaders.freshen().await,
         None => Vec::new(),
     };
-    let asked = api.topology.known().into_iter().map(async |handle| handle.addr.send(Info).await.ok());
-    let managers: Vec<RmInfo> = join_all(asked).await.into_iter().flatten().collect();
-    for entry in &api.topology.directory.get().partitions {
+    let asked = api.topology.known().into_iter().map(async |handle| handle.info().await);
+    let listing = api.topology.directory.get();
+    // Those that do not answer are waited for together.
+    let answers = listing.partitions.iter().map(async |entry| drop(entry.addr.send(GetSnapshot).await));
+    let (managers, _) = join(join_all(asked), join_all(answers)).await;
+    let managers: Vec<RmInfo> = managers.into_iter().flatten().collect();
+    for entry in &listing.partitions {
         // One that just stopped is left out.
         let take = async || {
             let snapshot = entry.addr.send(GetSnapshot).await?;
-            Ok::<_, MailboxError>(View { rm: entry.rm.clone(), shown: entry.shown.clone(), snapshot })
+            Ok::<_, Unanswered>(View { rm: entry.rm.clone(), shown: entry.shown.clone(), snapshot })
         };
         let Ok((view, turn)) = long::turn(take, View::rows).await else { continue };
         let status = nodes::status(api, entry).await;
@@ -178,6 +185,7 @@ pub async fn overview(api: &BoardApi, caller: &Caller) -> Result<Overview, Broke
         role: caller.role().name(),
         resource_managers: managers.iter().map(manager_row).collect(),
         partitions,
+        unanswered: listing.silent().map(|why| why.to_string()).collect(),
     })
 }
 

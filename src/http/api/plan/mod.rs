@@ -14,7 +14,7 @@ use futures::future::try_join_all;
 use tokio::sync::OwnedSemaphorePermit;
 
 use self::view::{Change, PartitionPlan, Plan, Warning};
-use super::{gone, trial};
+use super::{trial, unanswered};
 use crate::{
     actors::{
         directory::{Listing, PartitionEntry, RmEntry},
@@ -81,7 +81,7 @@ pub async fn of(
     // Snapshots first: all of them are of one moment, or close to it.
     let own: Vec<PartitionEntry> = listing.partitions.iter().filter(|entry| entry.rm == rm.id).cloned().collect();
     let snapshots = own.iter().map(|entry| entry.addr.send(GetSnapshot));
-    let snapshots = try_join_all(snapshots).await.map_err(gone)?;
+    let snapshots = try_join_all(snapshots).await.map_err(unanswered)?;
     let now = Clock::default().now();
     let running: Vec<_> = own.into_iter().zip(snapshots).collect();
     let computed = web::block(move || {

@@ -3,12 +3,12 @@
 
 use std::{
     collections::BTreeMap,
-    sync::Arc,
+    sync::{Arc, Mutex as SyncMutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use actix::Addr;
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::timeout};
 
 use crate::{
     actors::event::EventActor,
@@ -23,12 +23,14 @@ const FIRST: u64 = 1_000_000;
 const PAGE: usize = 16_384;
 /// How long one caller reads; the next one goes on.
 const READ: Duration = Duration::from_millis(500);
+/// Nor does one wait longer for the disk, or for those before it.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Partitions that are remembered.
 const PARTITIONS: usize = 100;
 
-/// See the module.
+/// See the module. Each partition has a lock of its own, which is held while the log is read for it.
 #[derive(Default)]
-pub struct Histories(Mutex<BTreeMap<Arc<str>, History>>);
+pub struct Histories(SyncMutex<BTreeMap<Arc<str>, Arc<Mutex<History>>>>);
 
 #[derive(Clone, Default)]
 struct History {
@@ -40,14 +42,19 @@ struct History {
 impl Histories {
     /// What is known of a partition now; as far as there is time for what is new.
     pub async fn of(&self, events: &Addr<EventActor>, partition: &Partition) -> Arc<Lasted> {
-        let mut all = self.0.lock().await;
-        if all.len() >= PARTITIONS && !all.contains_key(&partition.internal) {
+        let history = self.history(&partition.internal);
+        let Ok(mut history) = timeout(PATIENCE, history.lock()).await else { return Arc::default() };
+        // What cannot be read now is read by the next one who asks.
+        let _ = timeout(PATIENCE, history.read(events, partition)).await;
+        history.lasted.clone()
+    }
+
+    fn history(&self, partition: &Arc<str>) -> Arc<Mutex<History>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= PARTITIONS && !all.contains_key(partition) {
             all.clear();
         }
-        let history = all.entry(partition.internal.clone()).or_default();
-        // What cannot be read now is read by the next one who asks.
-        let _ = history.read(events, partition).await;
-        history.lasted.clone()
+        all.entry(partition.clone()).or_default().clone()
     }
 }
 
@@ -107,6 +114,21 @@ mod tests {
             at: Nanos::from_secs(if change == Change::Add { 0 } else { 60 }),
             partition: "[rm-1]default".into(),
         }
+    }
+
+    #[actix::test]
+    async fn who_reads_of_one_partition_holds_up_no_other() {
+        tokio::time::pause();
+        let conf = config::load("").unwrap().partitions[0].clone();
+        let [one, other] = ["[rm-1]default", "[rm-2]default"]
+            .map(|name| Partition::new("rm".into(), name.into(), conf.clone(), Nanos::ZERO, &mut Vec::new()));
+        let (actor, histories) = (EventActor::default().start(), Histories::default());
+        let mut reads = Box::pin(histories.of(&actor, &one));
+        assert!(futures::poll!(&mut reads).is_pending());
+        let limit = Duration::from_secs(60);
+        assert!(timeout(limit, histories.of(&actor, &other)).await.is_ok(), "another partition");
+        assert!(timeout(limit, histories.of(&actor, &one)).await.is_ok(), "the same one waits for a while");
+        assert_eq!(reads.await.ended(), 0);
     }
 
     #[actix::test]

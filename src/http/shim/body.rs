@@ -116,7 +116,13 @@ async fn collect<E: Display>(
     let mut body = BytesMut::new();
     loop {
         let piece = timeout_at(end.min(Instant::now() + SILENCE), pieces.next()).await;
-        let Some(piece) = piece.map_err(|_| Unread::Slow)? else { return Ok(body.freeze()) };
+        let Some(piece) = piece.map_err(|_| Unread::Slow)? else {
+            let body = body.freeze();
+            return Ok(match coming {
+                Some(coming) => Bytes::from_owner(Come { body, _coming: coming }),
+                None => body,
+            });
+        };
         let piece = piece.map_err(|error| Unread::Broken(error.to_string()))?;
         if body.len() + piece.len() > max {
             return Err(Unread::Large(max));
@@ -125,6 +131,18 @@ async fn collect<E: Display>(
             coming.more(piece.len(), max)?;
         }
         body.extend_from_slice(&piece);
+    }
+}
+
+/// A body that is there counts among those under way until nobody needs it any more.
+struct Come {
+    body: Bytes,
+    _coming: Coming,
+}
+
+impl AsRef<[u8]> for Come {
+    fn as_ref(&self) -> &[u8] {
+        &self.body
     }
 }
 
@@ -198,11 +216,12 @@ pub fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
+    use std::{convert::Infallible, sync::Arc};
 
     use futures::stream;
 
     use super::*;
+    use crate::messages::underway::{OF_ONE, Underway};
 
     /// Pieces of these sizes, each after a pause.
     fn pieces(pause: u64, sizes: &[usize]) -> impl Stream<Item = Result<Bytes, Infallible>> + Unpin + use<> {
@@ -222,6 +241,20 @@ mod tests {
         assert_eq!(collect(pieces(9, &[1; 100]), 1000, None).await, Err(Unread::Slow), "never whole");
         assert_eq!(begun.elapsed(), WHOLE);
         assert!(Unread::Slow.to_string().contains("10 s may pass without any of it, and 60 s"), "{}", Unread::Slow);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_counts_until_it_is_dropped() {
+        let underway = Arc::<Underway>::default();
+        let coming = || Some(underway.begin("one".into()));
+        let body = collect(pieces(0, &[3, 4]), 7, coming()).await.expect("read");
+        assert_eq!(body, "xxxxxxx");
+        let part = body.slice(2..);
+        drop(body);
+        let mut next = underway.begin("one".into());
+        assert!(matches!(next.more(OF_ONE + 1, 7), Err(Crowded::Own(..))), "what is there counts");
+        drop(part);
+        assert_eq!(next.more(OF_ONE + 1, 7), Ok(()));
     }
 
     #[test]

@@ -27,6 +27,7 @@ use crate::{
         topology::Topology,
     },
     domain::names::shorten,
+    http::shim::answers::verdict,
     messages::{
         rm::{Answer, AnswerBody, Line, Predicates, ToStream, Unregister, Want},
         sparing::Sparing,
@@ -225,8 +226,6 @@ fn reply(message: Wire, limit: usize) -> Result<ext::Reply, Status> {
 
 fn on_reply(open: &Open, reply: ext::Reply) -> Result<(), Status> {
     let id = reply.id;
-    let answer = |body| open.stream.answer(Answer { id, body });
-    let verdict = |error: String| if error.is_empty() { Ok(()) } else { Err(Arc::from(error)) };
     match reply.reply {
         Some(reply::Reply::Done(done)) => {
             let (was_open, handed) = {
@@ -239,28 +238,30 @@ fn on_reply(open: &Open, reply: ext::Reply) -> Result<(), Status> {
             open.stream.handed(handed);
             open.released.notify_one();
         }
-        Some(reply::Reply::Predicates(reply)) => {
-            answer(AnswerBody::Single { result: verdict(reply.error), index: 0 });
-        }
-        Some(reply::Reply::PreemptionPredicates(reply)) => {
-            let refused = || Err(Arc::from("the preemption predicates of the shim failed"));
-            let result = if reply.success { Ok(()) } else { refused() };
-            answer(AnswerBody::Single { result, index: reply.index });
-        }
-        Some(reply::Reply::PredicatesBatch(reply)) => {
-            answer(AnswerBody::Batch(reply.errors.into_iter().map(verdict).collect()));
-        }
-        Some(reply::Reply::PredicatesSeveral(reply)) => {
-            let batch = |batch: ext::PredicatesBatchReply| batch.errors.into_iter().map(verdict).collect();
-            answer(AnswerBody::Several(reply.answers.into_iter().map(batch).collect()));
-        }
-        Some(reply::Reply::StateDump(reply)) => {
-            answer(AnswerBody::Dump(if reply.error.is_empty() { Ok(reply.json) } else { Err(reply.error) }));
-        }
         Some(reply::Reply::Hello(_)) => return Err(Status::invalid_argument("a second Hello on the same stream")),
         None => return Err(Status::invalid_argument(format!("the reply to call {id} is empty"))),
+        Some(reply) => open.stream.answer(Answer { id, body: body(reply) }),
     }
     Ok(())
+}
+
+/// What a reply to a question says.
+fn body(reply: reply::Reply) -> AnswerBody {
+    let batch = |batch: ext::PredicatesBatchReply| batch.errors.into_iter().map(verdict).collect();
+    match reply {
+        reply::Reply::Predicates(reply) => AnswerBody::Single { result: verdict(reply.error), index: 0 },
+        reply::Reply::PreemptionPredicates(reply) => {
+            let refused = || Err(Arc::from("the preemption predicates of the shim failed"));
+            AnswerBody::Single { result: if reply.success { Ok(()) } else { refused() }, index: reply.index }
+        }
+        reply::Reply::PredicatesBatch(reply) => AnswerBody::Batch(batch(reply)),
+        reply::Reply::PredicatesSeveral(reply) => AnswerBody::Several(reply.answers.into_iter().map(batch).collect()),
+        reply::Reply::StateDump(reply) => {
+            AnswerBody::Dump(if reply.error.is_empty() { Ok(reply.json) } else { Err(reply.error) })
+        }
+        // They answer no question.
+        reply::Reply::Done(_) | reply::Reply::Hello(_) => AnswerBody::Batch(Vec::new()),
+    }
 }
 
 struct Writer {
@@ -352,4 +353,24 @@ fn call(line: &Line) -> ext::Call {
 
 fn ready(sequence: u64, epoch: u64) -> ext::Call {
     ext::Call { id: 0, sequence: 0, call: Some(call::Call::Ready(ext::Ready { sequence, epoch })) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_reasons_are_cut_as_at_the_other_door() {
+        let reply = ext::PredicatesBatchReply { errors: vec!["x".repeat(100_000), String::new()] };
+        let several = ext::PredicatesSeveralReply { answers: vec![reply.clone()] };
+        let single = ext::PredicatesReply { error: "x".repeat(100_000) };
+        for reply in [
+            reply::Reply::PredicatesBatch(reply),
+            reply::Reply::PredicatesSeveral(several),
+            reply::Reply::Predicates(single),
+        ] {
+            let told = format!("{:?}", body(reply));
+            assert!(told.len() < 1_000 && told.contains("Err("), "{} bytes", told.len());
+        }
+    }
 }

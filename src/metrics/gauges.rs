@@ -3,6 +3,7 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
+    sync::PoisonError,
 };
 
 use prometheus::{Gauge, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, Result};
@@ -63,9 +64,11 @@ pub struct QueueGauges {
     pub max_running: u64,
 }
 
-/// See `Queues::seen`.
+/// See `Metrics::seen`.
 #[derive(Default)]
 pub(super) struct Seen {
+    /// Which queue of this path it was.
+    which: Option<u64>,
     applications: BTreeSet<&'static str>,
     resources: BTreeSet<(&'static str, Cow<'static, str>)>,
 }
@@ -173,15 +176,18 @@ impl Metrics {
              and `maxRunningApps` with resource `apps`.",
             &["queue", "resource", "state"],
         )?;
-        let mut queues = self.queues();
         let live: BTreeSet<&str> = shown.queues.iter().map(|queue| queue.path.as_str()).collect();
         let names: BTreeSet<String> = live.iter().map(|path| container_metric(path)).collect();
-        for (_, counter) in queues.containers.iter().filter(|(name, _)| names.contains(*name)) {
-            added(registry, counter.clone())?;
+        let counter = |name: &String| self.queues().containers.get(name).cloned();
+        for counter in names.iter().filter_map(counter) {
+            added(registry, counter)?;
         }
+        let mut all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|path, seen| seen.which == self.queues().which(path));
         for queue in &shown.queues {
             let path = queue.path.as_str();
-            let seen = queues.seen.entry(queue.path.clone()).or_default();
+            let new = || Seen { which: self.queues().which(path), ..Seen::default() };
+            let seen = all.entry(queue.path.clone()).or_insert_with(new);
             for (state, count) in &queue.applications {
                 apps.with_label_values(&[path, state]).add(*count);
                 seen.applications.insert(state);

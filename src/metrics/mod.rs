@@ -140,20 +140,30 @@ pub struct Metrics {
     log: LogMetrics,
     process: Process,
     queues: Mutex<Queues>,
+    /// Label values that each queue had once and that are shown as 0 when they are gone. Scrapes alone wait for each other here.
+    seen: Mutex<BTreeMap<String, Seen>>,
     /// Measurements of traced requests.
     pub exemplars: Exemplars,
 }
 
-/// What is remembered of queues between scrapes.
+/// What is remembered of queues between scrapes. Partitions wait for it: a scrape holds it for a look at one queue only.
 #[derive(Default)]
 struct Queues {
-    /// Label values that each queue had once and that are shown as 0 when they are gone.
-    seen: BTreeMap<String, Seen>,
     /// Container counters by clean metric name; queues whose paths clean to the same name share one.
     containers: BTreeMap<String, IntCounterVec>,
-    /// Queues that there are, over all partitions, by path and by the name of their container metric.
-    live: BTreeMap<String, u64>,
+    /// Queues that there are, over all partitions: in how many of them, and which that was that came first.
+    live: BTreeMap<String, (u64, u64)>,
+    /// How many there are by the name of their container metric.
     named: BTreeMap<String, u64>,
+    /// How many came.
+    came: u64,
+}
+
+impl Queues {
+    /// Tells one of a path from one of that path before.
+    fn which(&self, path: &str) -> Option<u64> {
+        self.live.get(path).map(|(_, which)| *which)
+    }
 }
 
 fn one_less(counts: &mut BTreeMap<String, u64>, of: &str) -> bool {
@@ -234,6 +244,7 @@ impl Metrics {
             log: LogMetrics::new(&registry)?,
             process: Process::new(&registry)?,
             queues: Mutex::default(),
+            seen: Mutex::default(),
             exemplars: Exemplars::default(),
             registry,
         };
@@ -284,15 +295,21 @@ impl Metrics {
     /// A partition has this queue from now on.
     pub fn queue_added(&self, queue: &str) {
         let mut queues = self.queues();
-        *queues.live.entry(queue.to_owned()).or_default() += 1;
+        queues.came += 1;
+        let came = queues.came;
+        queues.live.entry(queue.to_owned()).or_insert((0, came)).0 += 1;
         *queues.named.entry(container_metric(queue)).or_default() += 1;
     }
 
     /// It has it no more. With the last partition that had it, what was counted for it goes.
     pub fn queue_removed(&self, queue: &str) {
         let queues = &mut *self.queues();
-        if one_less(&mut queues.live, queue) {
-            queues.seen.remove(queue);
+        let last = queues.live.get_mut(queue).is_some_and(|(count, _)| {
+            *count -= 1;
+            *count == 0
+        });
+        if last {
+            queues.live.remove(queue);
             for how in AppEnd::ALL {
                 // There is none where no application ended so.
                 let _ = self.queue_ends.remove_label_values(&[queue, how.label()]);

@@ -137,7 +137,25 @@ fn series_of_removed_queues_go() {
     let series = |text: &str| text.lines().filter(|line| !line.starts_with("process_")).count();
     assert_eq!(series(&after), series(&before));
     let queues = metrics.queues();
-    assert_eq!((queues.seen.len(), queues.containers.len(), queues.live.len()), (1, 0, 1));
+    assert_eq!((metrics.seen.lock().unwrap().len(), queues.containers.len(), queues.live.len()), (1, 0, 1));
+}
+
+// A queue that came after one of its path had gone begins anew, and a scrape that is under way holds up no partition.
+#[test]
+fn a_partition_waits_for_no_scrape() {
+    let metrics = Metrics::new().unwrap();
+    let mut leaf = queue("root.a");
+    leaf.applications = [("running", 2)].into();
+    metrics.queue_added("root.a");
+    text(&metrics, &Gauges { queues: vec![leaf], ..Gauges::default() });
+    {
+        let _scrape = metrics.seen.lock().unwrap();
+        metrics.queue_removed("root.a");
+        metrics.queue_added("root.a");
+        metrics.queue_containers("root.a", Containers::Allocated, 1);
+    }
+    let shown = text(&metrics, &Gauges { queues: vec![queue("root.a")], ..Gauges::default() });
+    assert!(!shown.contains("yunikorn_queue_app{queue=\"root.a\""), "{shown}");
 }
 
 // REST 7, quirk J: paths that clean to the same name share one counter.

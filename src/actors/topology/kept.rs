@@ -5,11 +5,13 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
 
+use super::lock;
 use crate::{actors::directory::PartitionEntry, store::files};
 
 /// Beside the logs of resource managers.
@@ -36,7 +38,7 @@ pub struct Kept {
     /// What a resource manager said last of settings of the whole process; `None`: not known.
     settings: Option<BTreeMap<String, String>>,
     #[serde(skip)]
-    file: Option<PathBuf>,
+    writer: Option<Arc<Writer>>,
     /// Sessions go on, and are called as before.
     #[serde(skip)]
     restoring: bool,
@@ -59,7 +61,8 @@ impl Kept {
             );
             Kept::default()
         });
-        Kept { file: Some(file), restoring: true, ..kept }
+        let writer = Writer { file, waiting: Mutex::default(), turn: Mutex::default() };
+        Kept { writer: Some(writer.into()), restoring: true, ..kept }
     }
 
     /// All sessions that go on are there.
@@ -119,14 +122,42 @@ impl Kept {
         }
     }
 
+    /// What writes the file.
+    pub fn writer(&self) -> Option<Arc<Writer>> {
+        self.writer.clone()
+    }
+
+    /// The disk may take its time, and everybody waits for what is kept: it is written elsewhere.
     fn write(&self) {
-        let Some(file) = &self.file else { return };
+        let Some(writer) = self.writer() else { return };
         let json = serde_json::to_string(self).unwrap_or_default();
-        if let Err(error) = files::replace_unflushed(file, files::checked(&json).as_bytes()) {
+        let is_coming = lock(&writer.waiting).replace(json).is_some();
+        match Handle::try_current() {
+            _ if is_coming => {}
+            Ok(runtime) => drop(runtime.spawn_blocking(move || writer.write())),
+            Err(_) => writer.write(),
+        }
+    }
+}
+
+/// Writes the file: one at a time, and of what waits the newest.
+#[derive(Debug)]
+pub struct Writer {
+    file: PathBuf,
+    waiting: Mutex<Option<String>>,
+    turn: Mutex<()>,
+}
+
+impl Writer {
+    /// Writes what waits. Blocks.
+    pub fn write(&self) {
+        let _turn = lock(&self.turn);
+        let Some(json) = lock(&self.waiting).take() else { return };
+        if let Err(error) = files::replace_unflushed(&self.file, files::checked(&json).as_bytes()) {
             tracing::warn!(
                 code = "kept-unwritten",
                 "{}: {error}: after a restart partitions may be called otherwise, and settings differ",
-                file.display()
+                self.file.display()
             );
         }
     }
@@ -145,7 +176,35 @@ fn read(bytes: &[u8]) -> Result<Kept, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[tokio::test]
+    async fn who_notes_something_waits_for_no_disk_and_the_newest_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        // Whoever opens it to write hangs until somebody reads.
+        let new = dir.path().join(format!("{FILE}.new"));
+        assert!(std::process::Command::new("mkfifo").arg(&new).status().unwrap().success());
+        let known: Vec<Arc<str>> = (0..100).map(|n| format!("rm {n}").into()).collect();
+        let noted = known.clone();
+        let beside = dir.path().to_owned();
+        let notes = tokio::task::spawn_blocking(move || {
+            let mut kept = Kept::beside(&beside);
+            noted.iter().for_each(|rm| kept.note(rm, &[]));
+            kept.writer().unwrap()
+        });
+        let writer = tokio::time::timeout(Duration::from_secs(20), notes).await.expect("the disk hangs").unwrap();
+        // It goes on.
+        tokio::task::spawn_blocking(move || std::fs::read(new)).await.unwrap().unwrap();
+        tokio::task::spawn_blocking(move || {
+            writer.write();
+            let kept = Kept::beside(writer.file.parent().unwrap());
+            assert_eq!(kept.resource_managers, known);
+        })
+        .await
+        .unwrap();
+    }
 
     #[test]
     fn a_flipped_bit_is_noticed_and_a_file_of_an_earlier_release_is_read() {

@@ -250,6 +250,10 @@ impl Topology {
 
     /// What was recorded is on the disk when this is done. False: not all of it.
     pub async fn close_logs(&self) -> bool {
+        if let Some(kept) = lock(&self.kept).writer() {
+            // With the logs, and told by itself where that fails.
+            drop(tokio::task::spawn_blocking(move || kept.write()));
+        }
         let closed = self.known().into_iter().map(|handle| async move { handle.addr.send(CloseLog).await });
         futures::future::join_all(closed).await.into_iter().all(|closed| matches!(closed, Ok(true) | Err(_)))
     }

@@ -3,12 +3,14 @@
 pub mod settings;
 
 use std::{
+    cell::RefCell,
     collections::BTreeMap,
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use ldap3::{LdapConnAsync, LdapConnSettings, LdapError, Scope, SearchEntry, ldap_escape};
 use tokio::time::timeout;
 
@@ -23,6 +25,9 @@ const STEP: Duration = Duration::from_secs(5);
 
 /// All look-ups of one request take this long at most, so that a silent directory does not hold up submissions for longer.
 pub const TOTAL: Duration = Duration::from_secs(10);
+
+/// Users that are looked up at once, over one connection.
+const AT_ONCE: usize = 16;
 
 /// A failure that took less is no reason not to ask again at once.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -50,14 +55,15 @@ pub fn look_up(secrets: &Path, users: &[Arc<str>]) -> Found {
         }
     };
     let began = Instant::now();
-    let mut found = BTreeMap::new();
+    let found = RefCell::new(BTreeMap::new());
     let asked = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Err(error) => Err(error.to_string()),
         Ok(runtime) => runtime.block_on(async {
-            let asked = timeout(TOTAL, session(&settings, users, &mut found)).await;
+            let asked = timeout(TOTAL, session(&settings, users, &found)).await;
             asked.unwrap_or_else(|_| Err(format!("directory {} did not answer within {TOTAL:?}", settings.url())))
         }),
     };
+    let mut found = found.into_inner();
     let failed: Option<Arc<str>> = asked.err().map(Arc::from);
     let why = failed.clone().unwrap_or_default();
     let unavailable = failed.filter(|_| began.elapsed() >= PATIENCE);
@@ -77,11 +83,12 @@ pub fn unknown(user: &str, why: &str) -> Arc<str> {
     format!("groups of user '{user}' not found: {why}").into()
 }
 
-/// One connection: bind, then a search for each user. An error ends it for those that are left.
+/// One connection: bind, then a search for each user, many at once. An error of the connection ends it for those that are left; what the
+/// directory refuses it refuses of one.
 async fn session(
     settings: &LdapSettings,
     users: &[Arc<str>],
-    found: &mut BTreeMap<Arc<str>, Answer>,
+    found: &RefCell<BTreeMap<Arc<str>, Answer>>,
 ) -> Result<(), String> {
     let url = settings.url();
     let fault = |what: &str, error: LdapError| format!("directory {url}: {what}: {}", told(error));
@@ -93,19 +100,30 @@ async fn session(
     bound
         .and_then(ldap3::LdapResult::success)
         .map_err(|error| fault(&format!("cannot bind as '{}'", settings.bind_user), error))?;
-    for user in users {
-        let filter = settings.filter.replace("%s", &ldap_escape(&**user));
-        let search = ldap.with_timeout(STEP).search(&settings.base_dn, Scope::Subtree, &filter, settings.wanted());
-        let search = search.await.and_then(ldap3::SearchResult::success);
-        let (entries, _) =
-            search.map_err(|error| fault(&format!("cannot search below '{}'", settings.base_dn), error))?;
-        let entries: Vec<SearchEntry> = entries.into_iter().map(SearchEntry::construct).collect();
-        let answer = match entries.is_empty() {
-            true => Err(unknown(user, &format!("directory {url} has no such user below '{}'", settings.base_dn))),
-            false => Ok(groups_of(user, &entries, &settings.group_attr)),
-        };
-        found.insert(user.clone(), answer);
-    }
+    let of_user = |user: Arc<str>| {
+        let mut ldap = ldap.clone();
+        let (url, fault) = (&url, &fault);
+        async move {
+            let filter = settings.filter.replace("%s", &ldap_escape(&*user));
+            let search = ldap.with_timeout(STEP).search(&settings.base_dn, Scope::Subtree, &filter, settings.wanted());
+            let fault = |error| fault(&format!("cannot search below '{}'", settings.base_dn), error);
+            let answer = match search.await.and_then(ldap3::SearchResult::success) {
+                Err(error @ LdapError::LdapResult { .. }) => Err(unknown(&user, &fault(error))),
+                Err(error) => return Err(fault(error)),
+                Ok((entries, _)) if entries.is_empty() => {
+                    Err(unknown(&user, &format!("directory {url} has no such user below '{}'", settings.base_dn)))
+                }
+                Ok((entries, _)) => {
+                    let entries: Vec<SearchEntry> = entries.into_iter().map(SearchEntry::construct).collect();
+                    Ok(groups_of(&user, &entries, &settings.group_attr))
+                }
+            };
+            found.borrow_mut().insert(user, answer);
+            Ok(())
+        }
+    };
+    let searches = stream::iter(users.iter().cloned()).map(of_user).buffer_unordered(AT_ONCE);
+    searches.try_collect::<()>().await?;
     // The answers are there: what becomes of the connection does not matter any more.
     let _ = timeout(STEP, ldap.unbind()).await;
     driven.abort();

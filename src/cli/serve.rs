@@ -13,12 +13,12 @@ pub mod traces;
 
 use std::{
     collections::BTreeMap,
+    convert::Infallible,
     fs,
     io::{self, Write as _},
     net::{Ipv4Addr, SocketAddr},
     num::NonZeroUsize,
     path::{Path, PathBuf},
-    pin::pin,
     process::ExitCode,
     str::FromStr,
     sync::Arc,
@@ -35,7 +35,10 @@ use actix::{Actor as _, Arbiter};
 use actix_web::{dev::ServerHandle, web::ServiceConfig};
 use anyhow::{Context as _, bail};
 use clap::Args;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    task::spawn_blocking,
+};
 
 use super::out;
 use crate::{
@@ -348,7 +351,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         shown(grpc_door.as_ref().map(|door| door.addr)),
     );
     topology.ready.done("doors");
-    service::ready();
+    service::ready(topology.events.clone());
     // A server serves, whether anybody reads that or not.
     if writeln!(io::stdout(), "{ready}").and_then(|()| io::stdout().flush()).is_err() {
         tracing::info!("{ready}");
@@ -562,29 +565,44 @@ async fn wait(
     access: &Access,
     audit: &Audit,
 ) -> anyhow::Result<&'static str> {
-    let mut stdin = pin!(stdin_ended());
+    // Beside what is read again: a file, or a resource manager, may hang.
+    tokio::select! {
+        cause = ends.next() => Ok(cause),
+        () = stdin_ended(), if end_with_stdin => Ok("the end of standard input"),
+        never = read_again(&mut hangup, topology, config, access, audit) => match never {},
+    }
+}
+
+/// Reads files again whenever a signal says so.
+async fn read_again(
+    hangup: &mut Signal,
+    topology: &Arc<Topology>,
+    config: Option<&Path>,
+    access: &Access,
+    audit: &Audit,
+) -> Infallible {
     loop {
-        tokio::select! {
-            cause = ends.next() => return Ok(cause),
-            () = &mut stdin, if end_with_stdin => return Ok("the end of standard input"),
-            _ = hangup.recv() => {
-                let tokens = access.reload();
-                let note = |outcome: &str, detail: String| audit.note(Entry {
-                    door: "signal".to_owned(),
-                    who: "SIGHUP".to_owned(),
-                    action: "read files again".to_owned(),
-                    detail: [Some(detail), tokens.clone()].into_iter().flatten().collect::<Vec<_>>().join("; "),
-                    outcome: outcome.to_owned(),
-                    ..Entry::default()
-                });
-                match config {
-                    Some(file) => match reload(topology, file).await {
-                        Ok(checksum) => note("done", format!("--config {}: checksum {checksum}", file.display())),
-                        Err(error) => note("failed", format!("{error:#}")),
-                    },
-                    None if access.has_files() => note("done", "tokens and certificates".to_owned()),
-                    None => tracing::warn!(code = "nothing-to-reload", "SIGHUP: started without --config, nothing to read again"),
-                }
+        hangup.recv().await;
+        let files = access.clone();
+        let tokens = spawn_blocking(move || files.reload()).await.unwrap_or_default();
+        let note = |outcome: &str, detail: String| {
+            audit.note(Entry {
+                door: "signal".to_owned(),
+                who: "SIGHUP".to_owned(),
+                action: "read files again".to_owned(),
+                detail: [Some(detail), tokens.clone()].into_iter().flatten().collect::<Vec<_>>().join("; "),
+                outcome: outcome.to_owned(),
+                ..Entry::default()
+            });
+        };
+        match config {
+            Some(file) => match reload(topology, file).await {
+                Ok(checksum) => note("done", format!("--config {}: checksum {checksum}", file.display())),
+                Err(error) => note("failed", format!("{error:#}")),
+            },
+            None if access.has_files() => note("done", "tokens and certificates".to_owned()),
+            None => {
+                tracing::warn!(code = "nothing-to-reload", "SIGHUP: started without --config, nothing to read again")
             }
         }
     }
@@ -592,7 +610,8 @@ async fn wait(
 
 /// Gives the checksum of the new configuration.
 async fn reload(topology: &Arc<Topology>, file: &Path) -> anyhow::Result<String> {
-    match default_config(Some(file)) {
+    let path = file.to_owned();
+    match spawn_blocking(move || default_config(Some(&path))).await? {
         Ok(config) => {
             let checksum = config.checksum.clone();
             tracing::info!(file = %file.display(), checksum, "configuration read again");

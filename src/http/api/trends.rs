@@ -8,7 +8,10 @@ pub mod parameters;
 pub mod sample;
 pub mod series;
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr},
+};
 
 use actix_web::{
     HttpRequest, HttpResponse,
@@ -17,13 +20,15 @@ use actix_web::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
+use tokio::time::timeout;
 
 use self::{
     parameters::{Of, Wanted},
     series::{Measure, Steps, Subject},
 };
-use super::{find_partition, unanswered};
+use super::{events::sent, find_partition, unanswered};
 use crate::{
+    actors::directory::PATIENCE,
     domain::types::Nanos,
     http::{
         operation::{one_of, text},
@@ -107,7 +112,17 @@ async fn trends(
                 capacity: &node.capacity,
                 resizes: &node.resizes,
             };
-            let steps = node::read(&state.topology.events, &known, &times).await.map_err(|error| match error {
+            // The log is read for few at a time.
+            let host = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
+            let _place = sent::place(host).await?;
+            let steps = timeout(PATIENCE, node::read(&state.topology.events, &known, &times)).await;
+            let steps = steps.map_err(|_| {
+                let detail = format!(
+                    "the log of events was not read within {PATIENCE:?}: ask for a shorter while, or try again"
+                );
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+            })?;
+            let steps = steps.map_err(|error| match error {
                 Some(error) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
                 None => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the event system has stopped"),
             })?;

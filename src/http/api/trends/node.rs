@@ -18,11 +18,14 @@ use crate::{
         resources::Resource,
         types::Nanos,
     },
-    messages::event::{FindInLog, ReadError, ReadLog},
+    http::api::events::back,
+    messages::event::{FindInLog, GetEventStatus, ReadError, ReadLog},
 };
 
 /// Events that are asked for at a time.
 const PAGE: usize = 8_192;
+/// Events that are read: the last ones. Nothing is known of the time before.
+const MOST: u64 = 1_000_000;
 
 /// What an event tells of a node.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,10 +71,23 @@ pub struct Known<'a> {
 /// # Errors
 /// The log cannot be read; `None`: the server stops.
 pub async fn read(events: &Addr<EventActor>, node: &Known<'_>, times: &[Nanos]) -> Result<Steps, Option<ReadError>> {
+    read_last(events, node, times, MOST).await
+}
+
+async fn read_last(
+    events: &Addr<EventActor>,
+    node: &Known<'_>,
+    times: &[Nanos],
+    most: u64,
+) -> Result<Steps, Option<ReadError>> {
     let since = times.first().copied().unwrap_or_default();
     let mut from = events.send(FindInLog { at: since }).await.map_err(|_| None)?.map_err(Some)?;
     let mut told: Vec<(Nanos, Told)> = Vec::new();
     let mut seen = since;
+    let status = events.send(GetEventStatus).await.map_err(|_| None)?;
+    let first = back::begin_of_last(events, most, back::lowest(&status), status.next).await?;
+    let mut cut = from < first;
+    from = from.max(first);
     loop {
         let page = events.send(ReadLog { from: Some(from), events: PAGE }).await.map_err(|_| None)?.map_err(Some)?;
         let Some(last) = page.pieces.last() else { break };
@@ -80,6 +96,8 @@ pub async fn read(events: &Addr<EventActor>, node: &Known<'_>, times: &[Nanos]) 
             match piece {
                 EventPiece::Gap(_) => told.push((seen, Told::Missing)),
                 EventPiece::Events(slice) => {
+                    let begin = slice.events().first().filter(|_| std::mem::take(&mut cut));
+                    told.extend(begin.map(|event| (event.at, Told::Missing)));
                     seen = slice.events().last().map_or(seen, |event| seen.max(event.at));
                     let own = slice.events().iter().filter(|event| concerns(event, node));
                     told.extend(own.filter_map(|event| Some((event.at, tell(event)?))));
@@ -225,7 +243,40 @@ fn back(node: &Known, changes: &[(Nanos, Step)], times: &[Nanos]) -> Steps {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use actix::Actor as _;
+
     use super::*;
+    use crate::messages::event::Publish;
+
+    #[actix::test]
+    async fn nothing_is_known_of_the_time_before_the_events_that_are_read() {
+        let at = Nanos::from_secs;
+        let of = |amount| Resource::of(&[("vcore", amount)]);
+        let event = |time, detail, amount| Event {
+            kind: EventKind::Node,
+            object: "n".into(),
+            reference: "".into(),
+            change: Change::Add,
+            detail,
+            message: "".into(),
+            resource: Some(Arc::new(of(amount))),
+            at: at(time),
+            partition: "[rm]default".into(),
+        };
+        let events = vec![event(5, Detail::None, 10), event(10, Detail::NodeAlloc, 3), event(20, Detail::NodeAlloc, 2)];
+        let actor = EventActor::default().start();
+        actor.do_send(Publish { rm: "rm".into(), epoch: 1, events, traced: Vec::new(), first: None });
+        let node = Known { partition: "[rm]default", id: "n", used: &of(5), capacity: &of(10), resizes: &[] };
+        let times = [at(7), at(15), at(25)];
+        let used = async |most| {
+            let steps = read_last(&actor, &node, &times, most).await.expect("read");
+            steps[&(Measure::Used, "vcore".to_owned())].clone()
+        };
+        assert_eq!(used(MOST).await, [Some(3), Some(5)]);
+        assert_eq!(used(1).await, [None, Some(5)]);
+    }
 
     #[test]
     fn what_it_has_now_is_where_the_way_back_begins() {

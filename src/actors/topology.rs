@@ -24,7 +24,7 @@ use std::{
 
 use actix::prelude::*;
 use arc_swap::ArcSwapOption;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 
 pub(super) use self::kept::{is_of, parts};
 use self::{defaults::Defaults, kept::Kept, names::shown, registry::Registry};
@@ -59,6 +59,7 @@ use crate::{
             Alive, Carries, Commands, Configure, GetSnapshot, PartitionSetup, Patience, ResendUnconfirmed,
             StopPartition, Wake,
         },
+        places::Places,
         ready::Readiness,
         rm::{DeliverEvents, Halt, Info, Refusal, RefusalKind, RmState, Shutdown},
         wait::EndWaits,
@@ -69,9 +70,9 @@ use crate::{
 
 /// A caller waits so long, at most, until it is known whether another server leads what it asks for.
 const HEARD: Duration = Duration::from_secs(1);
-/// Configurations that are read at once, and trials: each takes many times the memory of its text.
-const LOADS: usize = 2;
-const TRIALS: usize = 2;
+/// Configurations that are read at once, and trials, and of one caller: each takes many times the memory of its text.
+const LOADS: (usize, usize) = (2, 1);
+const TRIALS: (usize, usize) = (2, 1);
 
 /// The wiring of one server.
 pub struct Topology {
@@ -88,9 +89,9 @@ pub struct Topology {
     /// What has to come before requests are welcome.
     pub ready: Readiness,
     /// Who tries a configuration or a change: each takes many times the memory of what was sent.
-    pub trials: Arc<Semaphore>,
+    pub trials: Places,
     /// Who has a configuration read.
-    loads: Arc<Semaphore>,
+    loads: Places,
     pool: Vec<ArbiterHandle>,
     next_home: AtomicUsize,
     launcher: Launcher,
@@ -209,8 +210,8 @@ impl Topology {
             process,
             limits,
             ready: Readiness::default(),
-            trials: Arc::new(Semaphore::new(TRIALS)),
-            loads: Arc::new(Semaphore::new(LOADS)),
+            trials: Places::new(TRIALS.0, TRIALS.1, "try configurations or changes"),
+            loads: Places::new(LOADS.0, LOADS.1, "have configurations read"),
             pool,
             next_home: AtomicUsize::new(0),
             launcher,

@@ -10,7 +10,6 @@ mod operation;
 pub mod origins;
 pub mod page;
 pub mod past;
-mod places;
 pub mod problem;
 mod room;
 pub mod route;

@@ -15,6 +15,7 @@ use crate::{
     config::Fault,
     messages::{
         leaders::Leader,
+        places::Busy,
         rm::{Refusal, RefusalKind, bounded},
     },
     si::{decode::Malformed, intake},
@@ -168,6 +169,12 @@ impl From<Refusal> for Problem {
             },
         };
         Problem { leader: refusal.leader, ..Problem::new(status, refusal.detail) }
+    }
+}
+
+impl From<Busy> for Problem {
+    fn from(busy: Busy) -> Problem {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, busy.to_string())
     }
 }
 

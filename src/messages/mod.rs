@@ -16,6 +16,7 @@ pub mod leaders;
 pub mod limits;
 pub mod node;
 pub mod partition;
+pub mod places;
 pub mod progress;
 pub mod queue;
 pub mod ready;

@@ -7,13 +7,10 @@ use std::{
     time::Duration,
 };
 
-use actix_web::http::StatusCode;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
-
-use super::problem::Problem;
 
 /// How long one waits for a place.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -37,6 +34,15 @@ pub struct Place {
     _all: OwnedSemaphorePermit,
 }
 
+/// Others, or the caller itself, take too long.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{who} {what}: {most} at a time are answered; try again in a moment")]
+pub struct Busy {
+    who: String,
+    what: &'static str,
+    most: usize,
+}
+
 impl Places {
     /// So many at a time, and of one caller.
     pub fn new(most: usize, each: usize, what: &'static str) -> Places {
@@ -46,12 +52,9 @@ impl Places {
     /// Waits for a place. It has to go with the work, which is done though nobody may wait for it any more.
     ///
     /// # Errors
-    /// Others, or the caller itself, take too long.
-    pub async fn take(&self, caller: String) -> Result<Place, Problem> {
-        let busy = |who: &str, most: usize| {
-            let detail = format!("{who} {}: {most} at a time are answered; try again in a moment", self.what);
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
-        };
+    /// There is none for it in time.
+    pub async fn take(&self, caller: String) -> Result<Place, Busy> {
+        let busy = |who: &str, most: usize| Busy { who: who.to_owned(), what: self.what, most };
         let own = {
             let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
             callers.retain(|_, places| Arc::strong_count(places) > 1);
@@ -74,14 +77,16 @@ mod tests {
         let take = async |who: &str| places.take(who.to_owned()).await;
         let mut held = vec![take("one").await.expect("a place"), take("one").await.expect("a place")];
         let refused = take("one").await.expect_err("no place is left for it");
-        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(refused.detail, "too many requests of one read: 2 at a time are answered; try again in a moment");
+        assert_eq!(
+            refused.to_string(),
+            "too many requests of one read: 2 at a time are answered; try again in a moment"
+        );
         assert!(take("other").await.is_ok());
         held.pop();
         held.push(take("one").await.expect("again"));
         held.extend([take("other").await.expect("a place"), take("third").await.expect("a place")]);
         let refused = take("fourth").await.expect_err("all are taken");
-        assert_eq!(refused.detail, "too many requests read: 4 at a time are answered; try again in a moment");
+        assert_eq!(refused.to_string(), "too many requests read: 4 at a time are answered; try again in a moment");
         drop(held);
         assert!(take("other").await.is_ok());
         assert_eq!(places.callers.lock().expect("whole").len(), 1, "nothing is kept of those who are gone");

@@ -62,7 +62,7 @@ impl Topology {
         self.process.share(settings);
         let loaded = match config {
             None => None,
-            Some(text) => match self.load_update(text).await {
+            Some(text) => match self.load_update(text, "the cluster".to_owned()).await {
                 Ok(loaded) => Some(loaded),
                 Err(refusals) => {
                     let why = match refusals {

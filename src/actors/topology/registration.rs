@@ -1,9 +1,9 @@
 //! How a resource manager registers and gets a configuration: what a door has is read and checked here before its `RmActor` hears
 //! of it, so that what is refused changes nothing.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
-use tokio::{task::spawn_blocking, time::timeout};
+use tokio::task::spawn_blocking;
 
 use super::{Topology, check_id, lock, process::take_process_wide};
 use crate::{
@@ -23,8 +23,6 @@ use crate::{
 
 /// What the refusal of an update begins with.
 const UPDATE: &str = "update of configuration failed";
-/// How long a configuration waits until it is read.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A registration as a door has it.
 #[derive(Clone, Debug, Default)]
@@ -142,7 +140,7 @@ impl Topology {
         let ignored = if registration.tenant { take_process_wide(&mut registration.extra) } else { Vec::new() };
         let settings = self.read_settings(&registration.extra, registration.tenant)?;
         let default_config = registration.config.is_empty();
-        let config = self.load(registration.config, "registration of RM failed").await?;
+        let config = self.load(registration.config, "registration of RM failed", of_manager(&registration.rm)).await?;
         let shared = default_config && self.is_shared(&config);
         let extra = Arc::new(registration.extra);
         let policy_group: Arc<str> = registration.policy_group.into();
@@ -218,7 +216,7 @@ impl Topology {
         let ignored = if tenant { take_process_wide(&mut extra) } else { Vec::new() };
         let settings = self.read_settings(&extra, tenant)?;
         let default_config = text.is_empty();
-        let config = self.load_update(text).await?;
+        let config = self.load_update(text, of_manager(rm)).await?;
         let shared = default_config && self.is_shared(&config);
         let extra = Arc::new(extra);
         let message = Reconfigure {
@@ -240,9 +238,9 @@ impl Topology {
     }
 
     /// Reads and checks a configuration as an update would; an empty text is the server's own. Nothing is applied. A registration runs
-    /// a partition whose rules cannot be built without any, an update is refused (CFG-098).
-    pub async fn load_update(&self, text: String) -> Result<Arc<LoadedConfig>, Refusals> {
-        let config = self.load(text, UPDATE).await?;
+    /// a partition whose rules cannot be built without any, an update is refused (CFG-098). `caller`: who has it read, for its turn.
+    pub async fn load_update(&self, text: String, caller: String) -> Result<Arc<LoadedConfig>, Refusals> {
+        let config = self.load(text, UPDATE, caller).await?;
         config.check_rules().map_err(|refused| prefixed(refused, UPDATE))?;
         Ok(config)
     }
@@ -273,13 +271,12 @@ impl Topology {
         }
     }
 
-    async fn load(&self, text: String, what: &str) -> Result<Arc<LoadedConfig>, Refusals> {
+    async fn load(&self, text: String, what: &str, caller: String) -> Result<Arc<LoadedConfig>, Refusals> {
         if text.is_empty() {
             return Ok(lock(&self.defaults).present());
         }
-        let busy = format!("{what}: other configurations are read: try again in a moment");
-        let turn = timeout(PATIENCE, self.loads.clone().acquire_owned()).await;
-        let turn = turn.map_err(|_| Refusal::new(RefusalKind::Closing, busy))?;
+        let turn = self.loads.take(caller).await;
+        let turn = turn.map_err(|busy| Refusal::new(RefusalKind::Closing, format!("{what}: {busy}")))?;
         // A large text takes a while: not on the thread of a door.
         let loaded = spawn_blocking(move || {
             // It takes its memory, though nobody may wait for it any more.
@@ -290,6 +287,11 @@ impl Topology {
         let loaded = loaded.map_err(|_| Refusal::new(RefusalKind::Invalid, format!("{what}: unreadable")))?;
         loaded.map(Arc::new).map_err(|refused| prefixed(refused, what))
     }
+}
+
+/// Whoever sends the configuration of a resource manager speaks for it, through whichever door.
+fn of_manager(rm: &str) -> String {
+    format!("resource manager \"{rm}\"")
 }
 
 /// Notes on a configuration that are logged; one may have a fault in each of many queues.

@@ -15,7 +15,6 @@ pub mod resource;
 pub mod settings;
 pub mod time;
 pub mod trends;
-pub mod trial;
 pub mod usage;
 pub mod wait;
 pub mod whatif;

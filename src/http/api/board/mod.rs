@@ -34,7 +34,6 @@ use crate::{
     http::{
         long::{self, SharedBy, Turn},
         operation::{one_of, text, yes_or_no},
-        places::Places,
         problem::Problem,
         route::{Access, Route},
         shim::query::{one, parameters},
@@ -43,7 +42,7 @@ use crate::{
             reply::{self, Reply},
         },
     },
-    messages::{partition::GetSnapshot, rm::Halt, wait::Target},
+    messages::{partition::GetSnapshot, places::Places, rm::Halt, wait::Target},
 };
 
 /// What the handlers read.

@@ -20,7 +20,6 @@ use crate::{
         api::{
             board::BoardApi,
             plan::{self, view::Plan},
-            trial,
         },
         doors::Doors,
         problem::Problem,
@@ -114,6 +113,7 @@ pub(super) async fn post(
         &bytes,
         r#"{"config": "text, null, or left out", "settings": {"key": "value, or null"}, "plan": false, "force": false}"#,
     )?;
+    let who = caller.identity(request.peer_addr().map(|peer| peer.ip()));
     let (only_plan, force) = (change.plan, change.force);
     let mut config = leaders.config().await?;
     let told = apply(&mut config, change)?;
@@ -125,12 +125,12 @@ pub(super) async fn post(
     let listing = doors.topology.directory.get();
     let text = config.config.clone();
     let loaded = match text {
-        Some(text) => doors.topology.load_update(text).await?,
+        Some(text) => doors.topology.load_update(text, who.clone()).await?,
         None => doors.topology.own_default(),
     };
     let mut plans = Vec::new();
     for rm in listing.rms.iter().filter(|rm| rm.default_config) {
-        let turn = trial::turn(&doors.topology.trials).await?;
+        let turn = doors.topology.trials.take(who.clone()).await?;
         let loaded = loaded.clone();
         plans.push(plan::of(&listing, rm.clone(), turn, || Ok(loaded)).await?);
     }

@@ -13,11 +13,13 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
 use tokio::{sync::mpsc, time::timeout};
 
-pub use crate::http::places::Place;
-use crate::http::{
-    places::Places,
-    problem::Problem,
-    ws_v1::spool::{STALLED, body},
+pub use crate::messages::places::Place;
+use crate::{
+    http::{
+        problem::Problem,
+        ws_v1::spool::{STALLED, body},
+    },
+    messages::places::Places,
 };
 
 /// Answers that are under way at most.
@@ -34,7 +36,7 @@ static PLACES: LazyLock<Places> = LazyLock::new(|| Places::new(ALL, EACH, "read 
 /// # Errors
 /// Others, or the host itself, read for too long.
 pub async fn place(host: IpAddr) -> Result<Place, Problem> {
-    PLACES.take(host.to_string()).await
+    Ok(PLACES.take(host.to_string()).await?)
 }
 
 /// Sends lines, and ends where the client takes none for a while.

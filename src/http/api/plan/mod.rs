@@ -11,11 +11,11 @@ use actix_web::{
     web::{self, Data, Payload},
 };
 use futures::future::try_join_all;
-use tokio::sync::OwnedSemaphorePermit;
 
 use self::view::{Change, PartitionPlan, Plan, Warning};
-use super::{trial, unanswered};
+use super::unanswered;
 use crate::{
+    access::Caller,
     actors::{
         directory::{Listing, PartitionEntry, RmEntry},
         topology::Refusals,
@@ -36,6 +36,7 @@ use crate::{
     messages::{
         clock::Clock,
         partition::{GetSnapshot, Snapshot},
+        places::Place,
     },
 };
 
@@ -52,7 +53,12 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn plan(request: HttpRequest, payload: Payload, doors: Data<Doors>) -> Result<HttpResponse, Problem> {
+async fn plan(
+    request: HttpRequest,
+    caller: Caller,
+    payload: Payload,
+    doors: Data<Doors>,
+) -> Result<HttpResponse, Problem> {
     let body = body::bytes(&request, payload, doors.limits().body()).await?;
     let parameters = query::parameters(&request, &["rm"])?;
     let text = String::from_utf8(body.into()).map_err(|error| {
@@ -61,7 +67,7 @@ async fn plan(request: HttpRequest, payload: Payload, doors: Data<Doors>) -> Res
     })?;
     let listing = doors.topology.directory.get();
     let rm = find_rm(&listing, query::one(&parameters, "rm"))?.clone();
-    let turn = trial::turn(&doors.topology.trials).await?;
+    let turn = doors.topology.trials.take(caller.identity(request.peer_addr().map(|peer| peer.ip()))).await?;
     let topology = doors.topology.clone();
     let plan = of(&listing, rm, turn, move || topology.load_update_here(&text)).await?;
     Ok(HttpResponse::Ok().json(plan))
@@ -75,7 +81,7 @@ async fn plan(request: HttpRequest, payload: Payload, doors: Data<Doors>) -> Res
 pub async fn of(
     listing: &Listing,
     rm: RmEntry,
-    turn: OwnedSemaphorePermit,
+    turn: Place,
     config: impl FnOnce() -> Result<Arc<LoadedConfig>, Refusals> + Send + 'static,
 ) -> Result<Plan, Problem> {
     // Snapshots first: all of them are of one moment, or close to it.

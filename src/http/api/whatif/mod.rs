@@ -13,8 +13,9 @@ use self::{
     request::{Meant, Request},
     view::WhatIf,
 };
-use super::{board::BoardApi, trial};
+use super::board::BoardApi;
 use crate::{
+    access::Caller,
     config::LoadedConfig,
     domain::{
         Partition,
@@ -69,6 +70,7 @@ async fn whatif(
     payload: Payload,
     doors: Data<Doors>,
     api: Data<BoardApi>,
+    caller: Caller,
 ) -> Result<HttpResponse, Problem> {
     let body = body::read(&request, payload, doors.limits().body()).await?;
     let parameters = query::parameters(&request, &["partition"])?;
@@ -77,9 +79,10 @@ async fn whatif(
     let entry = api.entry(partition)?;
     let listing = api.topology.directory.get();
     let own = || listing.rms.iter().find(|rm| rm.id == entry.rm).map(|rm| rm.config.clone());
-    let turn = trial::turn(&api.topology.trials).await?;
+    let who = caller.identity(request.peer_addr().map(|peer| peer.ip()));
+    let turn = api.topology.trials.take(who.clone()).await?;
     let config = match &wanted.config {
-        Some(text) => Some(doors.topology.load_update(text.clone()).await?),
+        Some(text) => Some(doors.topology.load_update(text.clone(), who).await?),
         None => own(),
     };
     let view = api.view(partition).await?;

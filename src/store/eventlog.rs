@@ -117,14 +117,13 @@ impl Record {
                 context.origin(*origin);
                 // Not of the RFC, which lets contexts have more.
                 deadline.iter().for_each(|deadline| context.raw("deadline", &seconds(*deadline)));
-                // What the resource manager drained lasts no longer than its nodes are registered.
-                let nodes = targets.nodes.iter().filter(|_| *origin == Origin::Operator);
-                nodes.for_each(|nodes| context.text("nodes", &nodes.to_string()));
+                context.nodes(targets, *origin);
             }
             Kind::Undrain { targets, reason, origin } => {
                 context.targets(targets);
                 context.reason(reason.as_deref());
                 context.origin(*origin);
+                context.nodes(targets, *origin);
             }
             Kind::Online(ranks) | Kind::Offline(ranks) | Kind::Torpid(ranks) | Kind::Lively(ranks) => {
                 context.text("idset", &ranks.to_string());
@@ -176,6 +175,11 @@ impl Record {
         }
         let text = |key: &str| context[key].as_str().ok_or_else(|| format!("'{key}' is missing or no string"));
         let mut targets = Targets::parse(text("idset")?, text("nodelist")?)?;
+        targets.nodes = match &context["nodes"] {
+            Value::Null => None,
+            Value::String(nodes) => Some(HostList::parse(nodes).map_err(|error| error.to_string())?),
+            other => return Err(format!("'nodes' is {other}, which is no string")),
+        };
         if &*self.name == "undrain" {
             return Ok(Some(Past::Undrain { at, targets }));
         }
@@ -189,11 +193,6 @@ impl Record {
             value => Some(value.as_i64().ok_or_else(|| format!("'overwrite' is {value}, which is no integer"))?),
         };
         let origin = if context["source"] == SOURCE_RM { Origin::ResourceManager } else { Origin::Operator };
-        targets.nodes = match &context["nodes"] {
-            Value::Null => None,
-            Value::String(nodes) => Some(HostList::parse(nodes).map_err(|error| error.to_string())?),
-            other => return Err(format!("'nodes' is {other}, which is no string")),
-        };
         let deadline = match &context["deadline"] {
             Value::Null => None,
             Value::Number(seconds) => Some(time(&seconds.to_string())),
@@ -224,6 +223,12 @@ impl Context {
     fn targets(&mut self, targets: &Targets) {
         self.text("idset", &targets.idset.to_string());
         self.text("nodelist", &targets.nodelist.to_string());
+    }
+
+    /// Not of the RFC either. What the resource manager drained lasts no longer than its nodes are registered.
+    fn nodes(&mut self, targets: &Targets, origin: Origin) {
+        let nodes = targets.nodes.iter().filter(|_| origin == Origin::Operator);
+        nodes.for_each(|nodes| self.text("nodes", &nodes.to_string()));
     }
 
     fn reason(&mut self, reason: Option<&str>) {

@@ -164,7 +164,7 @@ async fn every_reader_gets_every_event_once() {
     let mut fourth = rig.attach(false, true).await;
     assert_eq!(rig.history().await, all);
     rig.drain("2").await.unwrap();
-    let drain = ["drain idset=2 nodelist=n2 overwrite=0 reason=why"];
+    let drain = ["drain idset=2 nodelist=n2 nodes=node-n2 overwrite=0 reason=why"];
     for reader in [&mut first, &mut second, &mut third, &mut fourth] {
         assert_eq!(live(reader), drain);
     }
@@ -368,8 +368,8 @@ async fn drains_and_ranks_outlive_the_process() {
     let expected = [
         // SEEDS S38: also what was defined before.
         "resource-define method=dynamic-discovery",
-        "drain idset=1,3 nodelist=n[1,3] overwrite=0 reason=why",
-        "undrain idset=3 nodelist=n3",
+        "drain idset=1,3 nodelist=n[1,3] nodes=node-n[1,3] overwrite=0 reason=why",
+        "undrain idset=3 nodelist=n3 nodes=node-n3",
         "restart nodelist=n[0-4] online= ranks=0-4",
         "resource-define method=dynamic-discovery",
         "online idset=0-1,3-4",

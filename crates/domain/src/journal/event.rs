@@ -72,7 +72,8 @@ pub struct Targets {
     pub idset: IdSet,
     /// Host of each rank, in rank order.
     pub nodelist: HostList,
-    /// Id of each rank's node, or its host where it never had one; `None`: none of them shares its host, or it is not known.
+    /// Id of each rank's node, or its host where it never had one; `None`: each has the name of its host, which
+    /// no other shares, or it is not known.
     pub nodes: Option<HostList>,
 }
 

@@ -18,10 +18,10 @@ impl Journal {
     pub fn flush(&mut self, now: Moment, out: &mut Vec<Output>) {
         self.waiting_since = None;
         if !(self.restarted || self.slots.is_empty()) {
-            self.give_up_trailing(now);
+            self.give_up_trailing(now, out);
             self.restart(now, out);
         } else if std::mem::take(&mut self.map_changed) {
-            self.give_up_trailing(now);
+            self.give_up_trailing(now, out);
             self.offer_changed = false;
             out.push(make_event(now, Kind::Define(Method::DynamicDiscovery)));
         } else if std::mem::take(&mut self.offer_changed) {
@@ -30,6 +30,16 @@ impl Journal {
         self.availability(now, out);
         self.liveliness(now, out);
         self.drains_of_rm(now, out);
+        self.taken_over(now, out);
+    }
+
+    /// Nodes that came to drains of which the log names others, or none: it says whose they are now, and changes nothing else.
+    fn taken_over(&mut self, now: Moment, out: &mut Vec<Output>) {
+        let taken = self.ranks_where(|slot| slot.taken_over && slot.drained_by_operator());
+        self.slots.iter_mut().for_each(|slot| slot.taken_over = false);
+        let targets = self.targets(taken.clone());
+        let (reason, overwrite, origin, deadline) = (None, Overwrite::Nothing, Origin::Operator, None);
+        post(|_| Kind::Drain { targets, reason, overwrite, origin, deadline }, taken, now, out);
     }
 
     /// The service has started: the map from ranks to hosts and the resource set, as they are now. A map that changes later is
@@ -45,11 +55,16 @@ impl Journal {
     }
 
     /// Ranks at the end whose hosts will not come back.
-    fn give_up_trailing(&mut self, now: Moment) {
+    fn give_up_trailing(&mut self, now: Moment, out: &mut Vec<Output>) {
+        let mut lively = IdSet::new();
         while self.slots.last().is_some_and(|slot| slot.given_up(now.steady, self.settings.keep_rank)) {
             self.forget(self.size() - 1);
-            self.slots.pop();
+            if self.slots.pop().is_some_and(|slot| slot.posted_torpid) {
+                lively.insert(self.size());
+            }
         }
+        // Before the map without them: another host may get such a rank.
+        post(Kind::Lively, lively, now, out);
     }
 
     fn ranks_where(&self, which: impl Fn(&super::Slot) -> bool) -> IdSet {

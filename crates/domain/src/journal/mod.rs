@@ -242,6 +242,7 @@ impl Journal {
         self.most = self.most.max(self.by_node.len());
         self.offers(rank, capacity, now);
         let slot = &mut self.slots[rank as usize];
+        slot.taken_over |= slot.drained_by_operator() && !slot.is_of(node);
         slot.node = Some(node.clone());
         if let Some(since) = slot.away_since.take() {
             self.away.remove(&(since, rank));
@@ -266,9 +267,13 @@ impl Journal {
             let slot = |rank: u32| &self.slots[rank as usize];
             let free = || ranks.iter().copied().filter(|rank| !slot(*rank).online());
             let same = |rank: &u32| slot(*rank).node.as_ref() == Some(node);
-            // What an operator said of another node of this host waits for that one, as long as there is another rank.
-            let of_another = |rank: &u32| slot(*rank).drained_by_operator() && slot(*rank).node.is_some();
-            free().find(same).or_else(|| free().find(|rank| !of_another(rank))).or_else(|| free().next())
+            // What an operator said of another node of this host waits for that one. Where the host never had but one node, this
+            // one has come in its place.
+            let drained = |rank: &u32| slot(*rank).drained_by_operator();
+            let drained_here = |rank: &u32| drained(rank) && slot(*rank).is_of(node);
+            let in_its_place = |rank: &u32| ranks.len() == 1 || slot(*rank).node.is_none();
+            let named = free().find(same).or_else(|| free().find(drained_here));
+            named.or_else(|| free().find(|rank| !drained(rank))).or_else(|| free().find(in_its_place))
         });
         if let Some(rank) = own {
             return rank;
@@ -330,7 +335,10 @@ impl Journal {
 
     fn rename(&mut self, rank: u32, host: &Arc<str>) {
         self.forget(rank);
-        self.slots[rank as usize] = Slot::new(host.clone(), Capacity::default());
+        let slot = &mut self.slots[rank as usize];
+        // Readers know the rank, and are told that it is lively.
+        let posted_torpid = slot.posted_torpid;
+        *slot = Slot { posted_torpid, ..Slot::new(host.clone(), Capacity::default()) };
         let ranks = self.by_host.entry(host.clone()).or_default();
         let at = ranks.partition_point(|other| *other < rank);
         ranks.insert(at, rank);

@@ -55,7 +55,7 @@ impl Journal {
     /// # Errors
     /// Ranks that could not be brought back: they have no host in the event and do not exist today.
     pub fn replay(&mut self, past: &Past) -> Result<(), String> {
-        let (event, keep_unknown) = match past {
+        let (event, by_operator) = match past {
             Past::Update { expiration } => {
                 self.expiration = *expiration;
                 return Ok(());
@@ -76,7 +76,7 @@ impl Journal {
             }
         };
         let (Kind::Drain { targets, .. } | Kind::Undrain { targets, .. }) = &event.kind else { return Ok(()) };
-        let (ranks, lost) = self.ranks_today(targets, keep_unknown);
+        let (ranks, lost) = self.ranks_today(targets, by_operator);
         for rank in ranks.iter() {
             self.change_drain(rank, &event);
         }
@@ -86,21 +86,21 @@ impl Journal {
         }
     }
 
-    /// Today's ranks of the targets, and the ranks that cannot be told: the i-th rank of the idset belongs to the i-th host. A rank
-    /// keeps its number where its host is the same, else it is the first of that host; without a host it counts as it is.
-    fn ranks_today(&mut self, targets: &Targets, keep_unknown: bool) -> (IdSet, IdSet) {
+    /// Today's ranks of the targets, and the ranks that cannot be told: the i-th rank of the idset belongs to the i-th host;
+    /// without a host it counts as it is.
+    fn ranks_today(&mut self, targets: &Targets, by_operator: bool) -> (IdSet, IdSet) {
         let mut ranks = IdSet::new();
         let mut ids = targets.idset.iter();
         let mut unhosted = targets.idset.clone();
         let mut nodes = targets.nodes.iter().flat_map(HostList::iter);
         for host in targets.nodelist.iter().take(MAX_HOSTS) {
             let Some(rank) = ids.next() else { break };
-            let node = nodes.next();
-            if let Some(rank) = self.rank_today(rank, host, keep_unknown) {
+            // One of the host's name may be one that nobody knew.
+            let node = nodes.next().filter(|node| *node != host).map(|node| hostlist::plain_name(&node).into());
+            if let Some(rank) = self.rank_today(rank, host, node.as_ref(), by_operator) {
                 ranks.insert(rank);
-                // Of several nodes of the host it is this one that is drained, in whichever order they come back.
-                if let Some(node) = node {
-                    self.slots[rank as usize].node = Some(hostlist::plain_name(&node).into());
+                if by_operator {
+                    self.is_node_of(rank, node);
                 }
             }
         }
@@ -114,14 +114,33 @@ impl Journal {
         (ranks, IdSet::new())
     }
 
-    fn rank_today(&mut self, rank: u32, host: String, keep_unknown: bool) -> Option<u32> {
-        if self.slots.get(rank as usize).is_some_and(|slot| *slot.host == *host) {
-            return Some(rank);
+    /// A rank keeps its number where its host is the same, unless its node is known to be drained at another one of that host.
+    /// Else it is that of its node, or of none, or, where the node is not named, the first of that host.
+    fn rank_today(&mut self, rank: u32, host: String, node: Option<&Arc<str>>, by_operator: bool) -> Option<u32> {
+        let ranks = self.by_host.get(host.as_str()).map_or(&[][..], Vec::as_slice);
+        let slot = |rank: u32| &self.slots[rank as usize];
+        let is_of_node = |rank: &u32| node.is_some() && slot(*rank).node.as_ref() == node;
+        let drained = ranks.iter().find(|rank| is_of_node(rank) && slot(**rank).drained_by_operator());
+        let here = || ranks.iter().find(|of_host| **of_host == rank);
+        let other = || match node {
+            None => ranks.first(),
+            Some(_) => ranks
+                .iter()
+                .find(|rank| is_of_node(rank))
+                .or_else(|| ranks.iter().find(|rank| slot(**rank).node.is_none())),
+        };
+        let known = drained.or_else(here).or_else(other).copied();
+        known.or_else(|| by_operator.then(|| self.add_slot(&host.into(), Capacity::default())))
+    }
+
+    /// Of several nodes of a host it is this one that an event is about, in whichever order they come back.
+    fn is_node_of(&mut self, rank: u32, node: Option<Arc<str>>) {
+        let host = &self.slots[rank as usize].host;
+        let ranks = self.by_host.get(host).filter(|_| node.is_some());
+        for other in ranks.map_or(&[][..], Vec::as_slice) {
+            self.slots[*other as usize].node.take_if(|known| Some(&*known) == node.as_ref());
         }
-        if let Some(first) = self.by_host.get(host.as_str()).and_then(|ranks| ranks.first()) {
-            return Some(*first);
-        }
-        keep_unknown.then(|| self.add_slot(&host.into(), Capacity::default()))
+        self.slots[rank as usize].node = node;
     }
 }
 

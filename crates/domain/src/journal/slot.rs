@@ -116,6 +116,8 @@ pub(super) struct Slot {
     /// The resource manager lets it take allocations.
     pub schedulable: bool,
     pub torpid: bool,
+    /// Another node than the log names has come to a drain of an operator.
+    pub taken_over: bool,
     /// What the journal last said of it.
     pub posted_online: bool,
     pub posted_torpid: bool,
@@ -131,6 +133,7 @@ impl Slot {
             away_since: Some(NOT_YET),
             schedulable: true,
             torpid: false,
+            taken_over: false,
             posted_online: false,
             posted_torpid: false,
             drain: None,
@@ -139,6 +142,11 @@ impl Slot {
 
     pub fn online(&self) -> bool {
         self.away_since.is_none()
+    }
+
+    /// It is this node's. One that is not known is that of the host's name.
+    pub fn is_of(&self, node: &str) -> bool {
+        self.node.as_deref().map_or_else(|| hostlist::safe_name(node) == *self.host, |own| own == node)
     }
 
     /// Its host has been away for so long that the rank may go to another one.
@@ -193,14 +201,15 @@ impl Journal {
         self.slots.iter().map(|slot| &*slot.host).collect()
     }
 
-    /// Ranks with their hosts, and their nodes, where several share a host.
+    /// Ranks with their hosts, and their nodes, where the host does not say which node it is.
     pub fn targets(&self, idset: IdSet) -> Targets {
         let slots = || idset.iter().filter_map(|rank| self.slots.get(rank as usize));
         let nodelist = slots().map(|slot| &*slot.host).collect();
-        let is_shared = |slot: &Slot| self.by_host.get(&slot.host).is_some_and(|ranks| ranks.len() > 1);
         let node =
             |slot: &Slot| slot.node.as_ref().map_or_else(|| slot.host.to_string(), |node| hostlist::safe_name(node));
-        let nodes = slots().any(is_shared).then(|| slots().map(node).collect());
+        let is_shared = |slot: &Slot| self.by_host.get(&slot.host).is_some_and(|ranks| ranks.len() > 1);
+        let is_needed = |slot: &Slot| is_shared(slot) || node(slot) != *slot.host;
+        let nodes = slots().any(is_needed).then(|| slots().map(node).collect());
         Targets { idset, nodelist, nodes }
     }
 

@@ -465,12 +465,12 @@ fn a_drain_goes_with_a_node_that_has_another_host_name() {
         ]
     );
     assert_eq!(script.undrain("4", false), ["refused: rank 4 not drained"]);
-    // Back to a rank that is drained already.
+    // Back to a rank that is drained already: of this node from now on.
     script.drain("1", "power", None);
     script.remove("n1");
     assert_eq!(
         rename(&mut script, "n0", "n1"),
-        ["hold n0", "offline 5", "undrain 5 y <its node is n1 now>"].map(str::to_owned)
+        ["hold n0", "offline 5", "drain 1 n1 <-> 0", "undrain 5 y <its node is n1 now>"].map(str::to_owned)
     );
     assert!(rename(&mut script, "nobody", "z").is_empty());
 }
@@ -521,6 +521,23 @@ fn what_is_silent_is_told_together_and_lively_when_it_is_heard_of() {
     torpid(&mut script, "n0", true);
     torpid(&mut script, "n0", false);
     assert!(script.wait(1_000).is_empty());
+}
+
+#[test]
+fn a_rank_that_another_host_gets_is_lively() {
+    let mut script = four();
+    script.fact(Fact::Torpid { node: "n3".into(), torpid: true });
+    script.fact(Fact::Torpid { node: "n1".into(), torpid: true });
+    assert_eq!(script.wait(100), ["torpid 1,3"]);
+    script.remove("n1");
+    script.remove("n3");
+    script.wait(100);
+    script.now = script.now.plus(Nanos::from_secs(3600));
+    script.register("other");
+    let events = script.wait(100);
+    assert_eq!(events, ["lively 3", "resource-define dynamic-discovery", "online 1", "lively 1"]);
+    script.register("another");
+    assert_eq!(script.wait(100), ["resource-define dynamic-discovery", "online 3"]);
 }
 
 #[test]

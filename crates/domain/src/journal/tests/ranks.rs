@@ -137,12 +137,13 @@ fn ids_of_nodes_come_back_as_they_are() {
     script.register_as("c", "h", true);
     let targets = script.journal.targets(IdSet::first(1));
     assert_eq!(targets.nodes.as_ref().unwrap().to_string(), "a%2Cb");
-    // The host says which node it is, where there is no other.
+    // The host says which node it is, where it has its name and no other is there.
     let mut plain = Script::new("");
     plain.begin();
-    plain.register_as("a", "n0", true);
-    plain.register("n1");
+    plain.register("n0,n1");
+    plain.register_as("a", "n2", true);
     assert!(plain.journal.targets(IdSet::first(2)).nodes.is_none());
+    assert_eq!(plain.journal.targets(IdSet::first(3)).nodes.unwrap().to_string(), "n[0-1],a");
     let mut script = Script::new("h,h");
     let past = Past::Drain {
         at: Nanos::from_secs(1),
@@ -154,4 +155,152 @@ fn ids_of_nodes_come_back_as_they_are() {
     };
     script.journal.replay(&past).unwrap();
     assert_eq!(script.journal.status()[0].node.as_deref(), Some("a,b"));
+}
+
+/// What is stored of a journal: the hosts by rank, and the drains and undrains that were told.
+struct Stored {
+    script: Script,
+    past: Vec<Past>,
+}
+
+impl Stored {
+    fn begin() -> Stored {
+        let mut script = Script::new("");
+        script.begin();
+        Stored { script, past: Vec::new() }
+    }
+
+    fn keep(&mut self, out: &[Output]) {
+        for output in out {
+            let Output::Event(ResourceEvent { at, kind }) = output else { continue };
+            self.past.extend(match kind.clone() {
+                Kind::Drain { targets, reason, overwrite, origin, deadline } => {
+                    Some(Past::Drain { at: *at, targets, reason, overwrite, origin, deadline })
+                }
+                Kind::Undrain { targets, .. } => Some(Past::Undrain { at: *at, targets }),
+                _ => None,
+            });
+        }
+    }
+
+    fn operate(&mut self, targets: &str, drained: bool) {
+        let (targets, now) = (targets.to_owned(), self.script.moment());
+        let journal = &mut self.script.journal;
+        let events = if drained {
+            journal.plan_drain(&DrainRequest { targets, ..DrainRequest::default() }, now)
+        } else {
+            journal.plan_undrain(&UndrainRequest { targets, ..UndrainRequest::default() }, now)
+        };
+        let (events, mut out) = (events.unwrap(), Vec::new());
+        out.extend(events.iter().cloned().map(Output::Event));
+        journal.carry_out(&events, &mut out);
+        self.keep(&out);
+    }
+
+    /// Of host `h`.
+    fn register(&mut self, node: &str) {
+        self.script.register_as(node, "h", true);
+        self.flush();
+    }
+
+    fn remove(&mut self, node: &str) {
+        self.script.remove(node);
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        let (now, mut out) = (self.script.moment(), Vec::new());
+        self.script.journal.flush(now, &mut out);
+        self.keep(&out);
+    }
+
+    /// Another process, which knows no nodes yet.
+    fn restart(&mut self) {
+        self.script = Script::new(&self.script.journal.nodelist().to_string());
+        self.past.iter().for_each(|past| self.script.journal.replay(past).unwrap());
+        self.script.begin();
+    }
+
+    fn drained(&self) -> Vec<String> {
+        let drained = self.script.journal.status().into_iter().filter(|target| target.drain.is_some());
+        let mut nodes: Vec<_> = drained.map(|target| target.node.unwrap().to_string()).collect();
+        nodes.sort();
+        nodes
+    }
+}
+
+#[test]
+fn a_drain_is_of_its_node_when_another_came_to_the_host_later() {
+    // The drained one is called as its host is, or not.
+    for node in ["n5", "h"] {
+        for order in [[node, "n6"], ["n6", node]] {
+            let mut stored = Stored::begin();
+            stored.register(node);
+            stored.operate(node, true);
+            stored.register("n6");
+            stored.remove(node);
+            stored.restart();
+            order.iter().for_each(|node| stored.register(node));
+            assert_eq!(stored.drained(), [node], "{order:?}");
+            assert_eq!(stored.past.len(), 1);
+        }
+    }
+}
+
+#[test]
+fn nodes_that_come_to_drains_of_their_host_are_told_apart_from_then_on() {
+    let mut stored = Stored::begin();
+    stored.register("n5");
+    stored.register("n6");
+    stored.restart();
+    stored.operate("h", true);
+    stored.register("n5");
+    stored.register("n6");
+    stored.operate("n5", false);
+    assert_eq!(stored.drained(), ["n6"]);
+    for order in [["n6", "n5"], ["n5", "n6"]] {
+        stored.restart();
+        order.iter().for_each(|node| stored.register(node));
+        assert_eq!(stored.drained(), ["n6"], "{order:?}");
+    }
+    // Each was told once: restarts alone add nothing.
+    let told = stored.past.len();
+    stored.restart();
+    ["n6", "n5"].iter().for_each(|node| stored.register(node));
+    assert_eq!(stored.past.len(), told);
+    // Nor does another one get the drain.
+    stored.remove("n6");
+    stored.restart();
+    ["n5", "n7", "n6"].iter().for_each(|node| stored.register(node));
+    assert_eq!(stored.drained(), ["n6"]);
+}
+
+#[test]
+fn a_node_in_the_place_of_a_drained_one_keeps_its_drain() {
+    let mut stored = Stored::begin();
+    stored.register("n5");
+    stored.operate("n5", true);
+    stored.remove("n5");
+    stored.register("n6");
+    stored.register("n5");
+    for order in [["n5", "n6"], ["n6", "n5"]] {
+        assert_eq!(stored.drained(), ["n6"], "{order:?}");
+        stored.restart();
+        order.iter().for_each(|node| stored.register(node));
+    }
+}
+
+#[test]
+fn an_undrain_is_of_its_node_where_the_ranks_of_its_host_are_others() {
+    let mut stored = Stored::begin();
+    stored.register("x");
+    ["n5", "n6"].iter().for_each(|node| stored.register(node));
+    stored.operate("1-2", true);
+    stored.operate("n6", false);
+    // The resource set is lost: ranks are given anew.
+    let past = std::mem::take(&mut stored.past);
+    stored = Stored { past, ..Stored::begin() };
+    stored.restart();
+    ["n6", "x", "n5"].iter().for_each(|node| stored.register(node));
+    assert_eq!(stored.drained(), ["n5"]);
 }

@@ -359,6 +359,7 @@ impl Handler<OpenStream> for EventActor {
         EventCounters::add(&self.counters.streams_opened, 1);
         Ok(OpenedStream {
             instance: self.instance.clone(),
+            base: self.base,
             history: self.ring.newest(msg.count),
             reader: self.streams.open(msg.host, msg.name, now()),
         })

@@ -137,6 +137,8 @@ pub struct TooManyStreams;
 pub struct OpenedStream {
     /// Identifies this process.
     pub instance: Arc<str>,
+    /// The first id of this process: ids of `/ws/v1` count from it.
+    pub base: u64,
     /// Past records.
     pub history: Vec<EventSlice>,
     /// All records after them.

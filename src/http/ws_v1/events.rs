@@ -118,6 +118,7 @@ struct Writing {
     /// Index in the first slice of `history`.
     at: usize,
     reader: Option<StreamReader>,
+    base: u64,
 }
 
 fn body(opened: OpenedStream) -> impl Stream<Item = Result<Bytes, Infallible>> {
@@ -125,8 +126,9 @@ fn body(opened: OpenedStream) -> impl Stream<Item = Result<Bytes, Infallible>> {
     head.raw("{\"InstanceUUID\":");
     head.string(&opened.instance);
     head.raw("}\n");
-    let writing =
-        Writing { ready: [head.finish()].into(), history: opened.history.into(), at: 0, reader: Some(opened.reader) };
+    let OpenedStream { base, history, reader, .. } = opened;
+    let (ready, history) = ([head.finish()].into(), history.into());
+    let writing = Writing { ready, history, at: 0, reader: Some(reader), base };
     futures::stream::unfold(writing, async |mut writing| {
         let piece = writing.next().await?;
         Some((Ok(piece), writing))
@@ -149,7 +151,7 @@ impl Writing {
                 Err(ended) => {
                     self.reader = None;
                     match ended {
-                        Ended::Lagging { next } => closed_by_producer(next),
+                        Ended::Lagging { next } => closed_by_producer(next - self.base),
                         Ended::Stopped => return None,
                     }
                 }
@@ -204,7 +206,7 @@ fn error_body(status: StatusCode, text: &str) -> Bytes {
 }
 
 /// The last line of a stream that could not keep up (EVT-085), with the first event that it was not given: the id from
-/// which `/api/v1/events` goes on.
+/// which `batch` goes on.
 fn closed_by_producer(next: u64) -> Bytes {
     let mut encoder = Encoder::default();
     encoder.raw("{\"status_code\":200,\"message\":");
@@ -219,4 +221,45 @@ fn closed_by_producer(next: u64) -> Bytes {
 
 fn stopping() -> HttpResponse {
     error(StatusCode::SERVICE_UNAVAILABLE, "the event system has stopped: the scheduler is shutting down")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use actix::Actor as _;
+    use futures::StreamExt as _;
+
+    use super::*;
+    use crate::{
+        actors::event::testing,
+        domain::event_settings::EventSettings,
+        messages::event::{Publish, StopEvents},
+    };
+
+    // EVT-070, EVT-085
+    #[actix::test]
+    async fn a_stream_that_is_ended_says_where_a_batch_goes_on() {
+        tokio::time::pause();
+        let dir = tempfile::tempdir().unwrap();
+        let start = || EventActor::durable(EventSettings::default(), dir.path()).unwrap().start();
+        let publish = async |to: &Addr<EventActor>, numbers| {
+            let (rm, events) = ("rm-1".into(), testing::events(numbers));
+            to.send(Publish { rm, epoch: 1, events, traced: Vec::new(), first: None }).await.unwrap();
+        };
+        let first = start();
+        publish(&first, 0..7).await;
+        first.send(StopEvents).await.unwrap();
+        let events = start();
+        publish(&events, 7..9).await;
+        let (host, name) = (IpAddr::V4(Ipv4Addr::LOCALHOST), "name".into());
+        let opened = events.send(OpenStream { host, name, count: 0 }).await.unwrap().unwrap();
+        publish(&events, 9..10).await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let lines: Vec<_> = body(opened).collect().await;
+        let last: serde_json::Value = serde_json::from_slice(lines.last().unwrap().as_ref().unwrap()).unwrap();
+        assert_eq!(last["next"], 2, "{last}");
+        let page = events.send(GetEvents { start: Some(2), count: None }).await.unwrap();
+        assert_eq!(page.slices.iter().map(EventSlice::len).sum::<usize>(), 1);
+    }
 }

@@ -24,6 +24,7 @@ pub(super) use self::options::duration;
 pub use self::options::{Match, When};
 pub use self::{format::Format, format::TimeFormat};
 use super::{door::Door, events::AGAIN, out, wait::may_come_back};
+use crate::store::eventlog::Record;
 
 /// Options of `callboard journal`.
 #[derive(Args, Clone, Debug)]
@@ -131,7 +132,11 @@ impl Printed {
     /// It was not printed before.
     fn is_new(&mut self, event: &str) -> bool {
         let mut hasher = DefaultHasher::new();
-        event.hash(&mut hasher);
+        // A restart comes again with the hosts of now.
+        match Record::parse(event.as_bytes()) {
+            Ok(record) if &*record.name == "restart" => (&record.timestamp, &record.name).hash(&mut hasher),
+            _ => event.hash(&mut hasher),
+        }
         let event = hasher.finish();
         if self.late.len() == KNOWN {
             self.early = mem::take(&mut self.late);
@@ -241,6 +246,17 @@ mod tests {
         assert_eq!(new(&["b1", "a2"]), 1, "of another server");
         assert_eq!(new(&["a1", "a2", "a3"]), 1, "and of the first again");
         assert_eq!(new(&["b1", "b2"]), 1);
+    }
+
+    #[test]
+    fn a_restart_is_printed_once_though_hosts_joined() {
+        let mut printed = Printed::default();
+        let restart = |time: u32, hosts: &str| {
+            format!(r#"{{"timestamp":{time},"name":"restart","context":{{"nodelist":"{hosts}"}}}}"#)
+        };
+        assert!(printed.is_new(&restart(1, "n0")));
+        assert!(!printed.is_new(&restart(1, "n[0-1]")));
+        assert!(printed.is_new(&restart(2, "n[0-1]")));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod node;
 pub mod parameters;
+pub mod rows;
 pub mod sample;
 pub mod series;
 
@@ -24,7 +25,7 @@ use tokio::time::timeout;
 
 use self::{
     parameters::{Of, Wanted},
-    series::{Measure, Steps, Subject},
+    series::{Measure, Subject, Told},
 };
 use super::{events::sent, find_partition, unanswered};
 use crate::{
@@ -72,6 +73,9 @@ pub struct Shown {
     /// From when on samples are known; left out where there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     sampled: Option<String>,
+    /// There are more queues, users, groups and values of the partition than have samples: those that use most have them.
+    #[serde(rename = "leftOut", skip_serializing_if = "std::ops::Not::not")]
+    left_out: bool,
     /// Memory in bytes, vcore in thousandths.
     used: Values,
     pending: Values,
@@ -89,17 +93,16 @@ async fn trends(
     let wanted = Wanted::read(&request)?;
     let times = wanted.times();
     let entry = find_partition(&state.topology.directory.get(), &partition)?;
-    let shown =
-        |sampled: Option<Nanos>, steps: Steps| reply::send(&request, Reply::json(&shown(&times, sampled, steps)));
+    let shown = |told: Told| reply::send(&request, Reply::json(&shown(&times, told)));
     let unknown = |what: &str| {
         let detail = format!("{what} '{}' not found in partition '{}'", wanted.name, entry.shown);
         Problem::new(StatusCode::NOT_FOUND, detail)
     };
     let subject = match wanted.of {
-        Of::Partition => Subject::Queue("root".to_owned()),
-        Of::Queue => Subject::Queue(wanted.name.clone()),
-        Of::User => Subject::User(wanted.name.clone(), wanted.queue),
-        Of::Group => Subject::Group(wanted.name.clone(), wanted.queue),
+        Of::Partition => Subject::Queue("root".into()),
+        Of::Queue => Subject::Queue(wanted.name.as_str().into()),
+        Of::User => Subject::User(wanted.name.as_str().into(), wanted.queue.into()),
+        Of::Group => Subject::Group(wanted.name.as_str().into(), wanted.queue.into()),
         Of::Node => {
             let snapshot = entry.addr.send(GetSnapshot).await.map_err(unanswered)?;
             let rows = &snapshot.partition;
@@ -126,29 +129,30 @@ async fn trends(
                 Some(error) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
                 None => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the event system has stopped"),
             })?;
-            return Ok(shown(None, steps));
+            return Ok(shown(Told { steps, ..Told::default() }));
         }
     };
-    let (sampled, steps) = state.trends.read(&entry.shown, &subject, &times);
+    let told = state.trends.read(&entry.internal, &subject, &times);
     // One that went has samples still.
-    if wanted.of == Of::Queue && steps.is_empty() {
+    if wanted.of == Of::Queue && told.steps.is_empty() {
         let snapshot = entry.addr.send(GetSnapshot).await.map_err(unanswered)?;
         if !snapshot.partition.queue_by_path.contains_key(&*wanted.name) {
             return Err(unknown("queue"));
         }
     }
-    Ok(shown(sampled, steps))
+    Ok(shown(told))
 }
 
-fn shown(times: &[Nanos], sampled: Option<Nanos>, steps: Steps) -> Shown {
+fn shown(times: &[Nanos], told: Told) -> Shown {
     let mut by: BTreeMap<Measure, Values> = BTreeMap::new();
-    for ((measure, name), values) in steps {
-        by.entry(measure).or_default().insert(name, values);
+    for ((measure, name), values) in told.steps {
+        by.entry(measure).or_default().insert(name.to_string(), values);
     }
     let mut take = |measure| by.remove(&measure).unwrap_or_default();
     Shown {
         times: times.iter().map(|time| time.0 / 1_000_000).collect(),
-        sampled: sampled.map(time_text),
+        sampled: told.since.map(time_text),
+        left_out: told.left_out,
         used: take(Measure::Used),
         pending: take(Measure::Pending),
         guaranteed: take(Measure::Guaranteed),

@@ -283,6 +283,7 @@ mod tests {
         partition.apply(Command::Nodes(created), Nanos::ZERO, fx);
         let view = |partition: &Partition| View {
             rm: "rm".into(),
+            internal: "[rm]default".into(),
             shown: "default".into(),
             snapshot: Arc::new(Snapshot { epoch: 1, partition: partition.clone() }),
         };

@@ -267,7 +267,7 @@ fn no_partition() -> Failure {
 /// `None` where the partition has just stopped.
 async fn take(entry: &PartitionEntry) -> Option<View> {
     let snapshot = entry.addr.send(GetSnapshot).await.ok()?;
-    Some(View { rm: entry.rm.clone(), shown: entry.shown.clone(), snapshot })
+    Some(View { rm: entry.rm.clone(), internal: entry.internal.clone(), shown: entry.shown.clone(), snapshot })
 }
 
 /// A long answer, and what it was made of.
@@ -297,6 +297,8 @@ impl AsRef<[u8]> for Body {
 pub struct View {
     /// Its resource manager.
     pub rm: Arc<str>,
+    /// Its name that nobody else can have.
+    pub internal: Arc<str>,
     /// The name that is shown.
     pub shown: Arc<str>,
     /// As it was.

@@ -442,7 +442,7 @@ mod tests {
             while partition.schedule(64, at, fx) > 0 {}
         }
         let snapshot = Arc::new(Snapshot { epoch: 1, partition });
-        (config, View { rm: "rm-1".into(), shown: "default".into(), snapshot })
+        (config, View { rm: "rm-1".into(), internal: "[rm-1]default".into(), shown: "default".into(), snapshot })
     }
 
     #[test]

@@ -139,7 +139,7 @@ impl BoardApi {
     pub(super) async fn view(&self, partition: &str) -> Result<View, Problem> {
         let entry = self.entry(partition)?;
         let snapshot = entry.addr.send(GetSnapshot).await.map_err(unanswered)?;
-        Ok(View { rm: entry.rm, shown: entry.shown, snapshot })
+        Ok(View { rm: entry.rm, internal: entry.internal, shown: entry.shown, snapshot })
     }
 
     /// What is found of a thing in the state of its partition; `None` where that is nothing.

@@ -149,7 +149,12 @@ pub async fn overview(api: &BoardApi, caller: &Caller) -> Result<Overview, Broke
         // One that just stopped is left out.
         let take = async || {
             let snapshot = entry.addr.send(GetSnapshot).await?;
-            Ok::<_, Unanswered>(View { rm: entry.rm.clone(), shown: entry.shown.clone(), snapshot })
+            Ok::<_, Unanswered>(View {
+                rm: entry.rm.clone(),
+                internal: entry.internal.clone(),
+                shown: entry.shown.clone(),
+                snapshot,
+            })
         };
         let Ok((view, turn)) = long::turn(take, View::rows).await else { continue };
         let status = nodes::status(api, entry).await;

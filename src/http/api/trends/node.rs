@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     iter::{Peekable, Rev},
     slice,
+    sync::Arc,
 };
 
 use actix::Addr;
@@ -214,7 +215,7 @@ impl Back<'_> {
 
 /// From now back to the first time.
 fn back(node: &Known, changes: &[(Nanos, Step)], times: &[Nanos]) -> Steps {
-    let kinds: Vec<String> = node.capacity.iter().map(|(kind, _)| kind.name().to_owned()).collect();
+    let kinds: Vec<Arc<str>> = node.capacity.iter().map(|(kind, _)| kind.name().into()).collect();
     let changes = changes.iter().rev().peekable();
     let mut way = Back { changes, used: node.used.clone(), known: true, sized: true, untold: false };
     let mut steps: BTreeMap<Key, Vec<Option<i64>>> = BTreeMap::new();
@@ -225,7 +226,8 @@ fn back(node: &Known, changes: &[(Nanos, Step)], times: &[Nanos]) -> Steps {
         let (known, sized) = (way.known, way.sized);
         let highest = way.to(step[0]);
         for kind in &kinds {
-            let of = |amounts: &Resource| amounts.named().iter().find(|(name, _)| name == kind).map_or(0, |(_, n)| *n);
+            let of =
+                |amounts: &Resource| amounts.named().iter().find(|(name, _)| **name == **kind).map_or(0, |(_, n)| *n);
             let value = known.then(|| of(&highest));
             steps.entry((Measure::Used, kind.clone())).or_default().push(value);
             let max = (known && sized).then(|| of(node.capacity));
@@ -296,12 +298,12 @@ mod tests {
         ];
         let times = [at(0), at(10), at(20), at(30), at(40)];
         let steps = back(&node, &changes, &times);
-        let values = |measure| steps[&(measure, "vcore".to_owned())].clone();
+        let values = |measure| steps[&(measure, "vcore".into())].clone();
         assert_eq!(values(Measure::Used), [Some(0), Some(7), Some(5), Some(5)]);
         assert_eq!(values(Measure::Max), [Some(10); 4]);
         // Nothing is known of the time before it came.
         let earlier = back(&node, &changes, &[at(-20), at(-10), at(0), at(10)]);
-        assert_eq!(earlier[&(Measure::Used, "vcore".to_owned())], [None, None, Some(0)]);
+        assert_eq!(earlier[&(Measure::Used, "vcore".into())], [None, None, Some(0)]);
     }
 
     #[test]
@@ -338,8 +340,8 @@ mod tests {
         let used = |used: i64, changes: &[(Nanos, Step)]| {
             let node = Known { partition: "[rm]default", id: "n", used: &of(used), capacity: &of(100), resizes: &[] };
             let steps = back(&node, changes, &[at(0), at(10), at(20)]);
-            assert_eq!(steps[&(Measure::Max, "vcore".to_owned())].last(), Some(&Some(100)));
-            steps[&(Measure::Used, "vcore".to_owned())].clone()
+            assert_eq!(steps[&(Measure::Max, "vcore".into())].last(), Some(&Some(100)));
+            steps[&(Measure::Used, "vcore".into())].clone()
         };
         let changed = |time, amount| (at(time), Step::Changed(of(amount)));
         assert_eq!(used(10, &[(at(5), Step::Came), changed(6, 10)]), [Some(10); 2]);
@@ -357,7 +359,7 @@ mod tests {
         let used = |used: i64, resizes: &[(Nanos, Resource)], changes: Vec<(Nanos, Step)>| {
             let node = Known { partition: "[rm]default", id: "n", used: &of(used), capacity: &of(100), resizes };
             let steps = back(&node, &with_resizes(changes, resizes), &[at(0), at(10), at(20), at(30)]);
-            steps[&(Measure::Used, "vcore".to_owned())].clone()
+            steps[&(Measure::Used, "vcore".into())].clone()
         };
         let changed = |time, amount| (at(time), Step::Changed(of(amount)));
         // It came before the first time, with 4.

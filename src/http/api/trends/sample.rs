@@ -1,14 +1,22 @@
 //! Samples of partitions: what queues, users and groups have, may have and wait for, and why.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use actix_web::rt::time::{Instant, sleep};
 use tokio::task::spawn_blocking;
 
-use super::series::{Key, Measure, Sample, Subject};
+use super::{
+    rows::Rows,
+    series::{Measure, Sample, Subject},
+};
 use crate::{
     domain::{
         partition::Explainer,
+        queue::Queue,
         resources::{Resource, clamp},
         types::{Nanos, QueueIx},
         ugm::QueueUsage,
@@ -41,10 +49,8 @@ async fn take(state: &Arc<RestState>) {
     // All applications are looked at.
     let sampled = spawn_blocking(move || {
         let at = now();
-        let mut sample = Sample::new();
-        for (halt, view) in &views {
-            of_partition(&mut sample, view, halt.as_ref(), at);
-        }
+        let sample: Sample =
+            views.iter().map(|(halt, view)| (view.internal.clone(), of_partition(view, halt.as_ref(), at))).collect();
         trends.take(sample, at);
     });
     if let Err(error) = sampled.await {
@@ -52,86 +58,150 @@ async fn take(state: &Arc<RestState>) {
     }
 }
 
-/// The rows of one partition.
-struct Rows<'a> {
-    sample: &'a mut Sample,
-    partition: &'a str,
+/// Texts that many rows have, each of them once.
+#[derive(Default)]
+struct Texts<'a> {
+    texts: HashSet<Arc<str>>,
+    /// The levels of a path.
+    levels: HashMap<&'a str, Arc<[Arc<str>]>>,
 }
 
-impl Rows<'_> {
-    fn of(&mut self, subject: Subject) -> &mut BTreeMap<Key, i64> {
-        self.sample.entry((self.partition.to_owned(), subject)).or_default()
+impl<'a> Texts<'a> {
+    fn of(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.texts.get(text) {
+            return known.clone();
+        }
+        let text: Arc<str> = text.into();
+        self.texts.insert(text.clone());
+        text
+    }
+
+    fn levels(&mut self, path: &'a str) -> Arc<[Arc<str>]> {
+        if let Some(known) = self.levels.get(path) {
+            return known.clone();
+        }
+        let all: Arc<[Arc<str>]> = levels(path).map(|level| self.of(level)).collect();
+        self.levels.insert(path, all.clone());
+        all
     }
 }
 
-fn set(row: &mut BTreeMap<Key, i64>, measure: Measure, amounts: &Resource) {
-    for (kind, amount) in amounts.iter().filter(|(_, amount)| *amount != 0 || measure == Measure::Max) {
-        row.insert((measure, kind.name().to_owned()), clamp(amount));
-    }
+/// The sample of one partition while it is made.
+struct Sampled<'a> {
+    rows: Rows,
+    texts: Texts<'a>,
+    /// What users and groups use and want of all there is.
+    users: HashMap<Arc<str>, u64>,
+    groups: HashMap<Arc<str>, u64>,
 }
 
-fn add(row: &mut BTreeMap<Key, i64>, measure: Measure, amounts: &Resource) {
-    for (kind, amount) in amounts.iter().filter(|(_, amount)| *amount != 0) {
-        let sum = row.entry((measure, kind.name().to_owned())).or_default();
-        *sum = sum.saturating_add(clamp(amount));
+impl Sampled<'_> {
+    fn add(&mut self, subject: &Subject, share: u64, measure: Measure, amounts: &Resource) {
+        for (kind, amount) in amounts.iter().filter(|(_, amount)| *amount != 0 || measure == Measure::Max) {
+            let key = (measure, self.texts.of(kind.name()));
+            self.rows.add(subject, share, key, clamp(amount));
+        }
     }
-}
 
-fn of_partition(sample: &mut Sample, view: &View, halt: Option<&Halt>, at: Nanos) {
-    let partition = view.partition();
-    let mut rows = Rows { sample, partition: &view.shown };
-    let mut open: Vec<QueueIx> = vec![partition.root];
-    while let Some(queue) = open.pop().and_then(|ix| partition.queues.get(ix)) {
-        let row = rows.of(Subject::Queue(queue.path.to_string()));
-        set(row, Measure::Used, &queue.placed());
-        set(row, Measure::Pending, &queue.waiting());
-        queue.guaranteed.iter().for_each(|amounts| set(row, Measure::Guaranteed, amounts));
-        // What all nodes have is the max of all queues together.
-        let max = if queue.parent.is_none() { Some(&partition.total) } else { queue.max.as_ref() };
-        max.into_iter().for_each(|amounts| set(row, Measure::Max, amounts));
-        open.extend(queue.children.values());
-    }
-    let usage_shown = partition.usage();
-    // Which group an application counts for.
-    let mut groups: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
-    for user in usage_shown.users() {
-        usage(&mut rows, &user.root, &|queue| Subject::User(user.name.to_string(), queue));
-        groups.extend(user.groups.iter().map(|(app, group)| (app.clone(), group.clone())));
-    }
-    for group in usage_shown.groups() {
-        usage(&mut rows, &group.root, &|queue| Subject::Group(group.name.to_string(), queue));
-    }
-    let mut explainer = Explainer::new(partition);
-    for ix in partition.app_by_id.values() {
-        let Some(app) = partition.apps.get(*ix).filter(|app| !app.pending.is_zero()) else { continue };
-        let waiting: Vec<_> =
-            explainer.application(*ix, at).iter().map(|waiting| (why::code(waiting, halt), waiting.asks)).collect();
-        let group = groups.get(&app.id);
-        for queue in levels(&app.queue_path) {
-            let mut pending = vec![Subject::User(app.user.to_string(), queue.to_owned())];
-            pending.extend(group.map(|group| Subject::Group(group.to_string(), queue.to_owned())));
-            for subject in &pending {
-                add(rows.of(subject.clone()), Measure::Pending, &app.pending);
-            }
-            pending.push(Subject::Queue(queue.to_owned()));
-            for subject in pending {
-                let row = rows.of(subject);
-                for (code, asks) in &waiting {
-                    let sum = row.entry((Measure::Waiting, (*code).to_owned())).or_default();
-                    *sum = sum.saturating_add(i64::try_from(*asks).unwrap_or(i64::MAX));
-                }
-            }
+    /// What a user or group has in a queue and those below it, as far as there is room.
+    fn usage(&mut self, usage_of: &QueueUsage, share: u64, whose: &dyn Fn(Arc<str>) -> Subject) {
+        let subject = whose(self.texts.of(&usage_of.path));
+        if self.rows.is_out(&subject, share) {
+            return;
+        }
+        self.add(&subject, share, Measure::Used, &usage_of.usage);
+        usage_of.max_resources.iter().for_each(|amounts| self.add(&subject, share, Measure::Max, amounts));
+        for below in &usage_of.children {
+            self.usage(below, share, whose);
         }
     }
 }
 
-fn usage(rows: &mut Rows, usage_of: &QueueUsage, subject: &dyn Fn(String) -> Subject) {
-    let row = rows.of(subject(usage_of.path.to_string()));
-    set(row, Measure::Used, &usage_of.usage);
-    usage_of.max_resources.iter().for_each(|amounts| set(row, Measure::Max, amounts));
-    for below in &usage_of.children {
-        usage(rows, below, subject);
+/// What these amounts are of all there is, in millionths: of the type of which they are most.
+fn share(amounts: &Resource, total: &Resource) -> u64 {
+    let of = |kind, amount: i128| amount.max(0).saturating_mul(1_000_000) / total.amount(kind).max(1);
+    let most = amounts.iter().map(|(kind, amount)| of(kind, amount)).max().unwrap_or_default();
+    u64::try_from(most).unwrap_or(u64::MAX)
+}
+
+fn of_partition(view: &View, halt: Option<&Halt>, at: Nanos) -> Rows {
+    let partition = view.partition();
+    let total = &partition.total;
+    let mut sampled =
+        Sampled { rows: Rows::default(), texts: Texts::default(), users: HashMap::new(), groups: HashMap::new() };
+    let usage_shown = partition.usage();
+    let waits =
+        || partition.app_by_id.values().filter_map(|ix| partition.apps.get(*ix)).filter(|app| !app.pending.is_zero());
+    // Which group an application counts for.
+    let mut groups: HashMap<Arc<str>, Arc<str>> = HashMap::new();
+    // Who uses most is known before rows are made, so that there are never more of them than there may be.
+    for user in usage_shown.users() {
+        groups.extend(user.groups);
+        sampled.users.insert(user.name, share(&user.root.usage, total));
     }
+    for group in usage_shown.groups() {
+        sampled.groups.insert(group.name, share(&group.root.usage, total));
+    }
+    for app in waits() {
+        let pending = share(&app.pending, total);
+        let group = groups.get(&app.id).map(|group| sampled.groups.entry(group.clone()).or_default());
+        for all in group.into_iter().chain([sampled.users.entry(app.user.clone()).or_default()]) {
+            *all = all.saturating_add(pending);
+        }
+    }
+    let mut open: Vec<QueueIx> = vec![partition.root];
+    while let Some(queue) = open.pop().and_then(|ix| partition.queues.get(ix)) {
+        let (subject, share) = (Subject::Queue(sampled.texts.of(&queue.path)), queue_share(queue, total));
+        sampled.add(&subject, share, Measure::Used, &queue.placed());
+        sampled.add(&subject, share, Measure::Pending, &queue.waiting());
+        queue.guaranteed.iter().for_each(|amounts| sampled.add(&subject, share, Measure::Guaranteed, amounts));
+        // What all nodes have is the max of all queues together.
+        let max = if queue.parent.is_none() { Some(total) } else { queue.max.as_ref() };
+        max.into_iter().for_each(|amounts| sampled.add(&subject, share, Measure::Max, amounts));
+        open.extend(queue.children.values());
+    }
+    for user in usage_shown.users() {
+        let share = sampled.users.get(&user.name).copied().unwrap_or_default();
+        sampled.usage(&user.root, share, &|queue| Subject::User(user.name.clone(), queue));
+    }
+    for group in usage_shown.groups() {
+        let share = sampled.groups.get(&group.name).copied().unwrap_or_default();
+        sampled.usage(&group.root, share, &|queue| Subject::Group(group.name.clone(), queue));
+    }
+    let mut explainer = Explainer::new(partition);
+    for ix in partition.app_by_id.values() {
+        let Some(app) = partition.apps.get(*ix).filter(|app| !app.pending.is_zero()) else { continue };
+        let waiting: Vec<_> = explainer
+            .application(*ix, at)
+            .iter()
+            .map(|waiting| {
+                let key = (Measure::Waiting, sampled.texts.of(why::code(waiting, halt)));
+                (key, i64::try_from(waiting.asks).unwrap_or(i64::MAX))
+            })
+            .collect();
+        let levels = sampled.texts.levels(&app.queue_path);
+        let user = sampled.users.get(&app.user).copied().unwrap_or_default();
+        let group = groups.get(&app.id).map(|group| (group, sampled.groups.get(group).copied().unwrap_or_default()));
+        for queue in levels.iter() {
+            let mut people = vec![(Subject::User(app.user.clone(), queue.clone()), user)];
+            people.extend(group.map(|(group, share)| (Subject::Group(group.clone(), queue.clone()), share)));
+            people.retain(|(subject, share)| !sampled.rows.is_out(subject, *share));
+            for (subject, share) in people {
+                sampled.add(&subject, share, Measure::Pending, &app.pending);
+                waiting.iter().for_each(|(key, asks)| sampled.rows.add(&subject, share, key.clone(), *asks));
+            }
+            let of_queue = partition.queue_by_path.get(queue).and_then(|ix| partition.queues.get(*ix));
+            if let Some(share) = of_queue.map(|queue| queue_share(queue, total)) {
+                let subject = Subject::Queue(queue.clone());
+                waiting.iter().for_each(|(key, asks)| sampled.rows.add(&subject, share, key.clone(), *asks));
+            }
+        }
+    }
+    sampled.rows
+}
+
+fn queue_share(queue: &Queue, total: &Resource) -> u64 {
+    share(&queue.placed(), total).saturating_add(share(&queue.waiting(), total))
 }
 
 /// A queue and those above it.

@@ -110,7 +110,8 @@ export function trends(context) {
       const draw = await uplot();
       if (key === context.params().toString()) show(draw, answer);
       const rest = context.moment() === undefined ? answer.sampled && `since the server started (${clock(answer.sampled)})` : "not kept in a flight, which tells what was used";
-      fill(said, [kind === "node" || !rest ? "" : `pending, limits and reasons: ${rest}`]);
+      const part = answer.leftOut ? "; of so many queues, users and groups, only those that use most" : "";
+      fill(said, [kind === "node" || !rest ? "" : `pending, limits and reasons: ${rest}${part}`]);
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       fill(said, [error.message]);

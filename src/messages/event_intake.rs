@@ -25,7 +25,7 @@ pub enum Word {
     Unsubscribe(ShimUnsubscribe),
     /// In force from here on.
     Settings(ApplyEventSettings),
-    /// This is used too, by a partition that was there before this process.
+    /// This is used too, by a partition that was there before this process; or who leads its resource manager ([`UsageKey::lead`]).
     Used(Vec<(UsageKey, Resource)>),
 }
 

@@ -11,9 +11,10 @@ use crate::{
         event_settings::{EventSettings, StoreSettings},
         resources::{MEMORY, Resource},
         types::Nanos,
-        usage::{By, Gap, History, Line, Question, UsagePiece},
+        ugm::Who,
+        usage::{By, Gap, History, Line, Question, UsageKey, UsagePiece},
     },
-    messages::event::{ApplyEventSettings, Publish, ReadUsage, StopEvents},
+    messages::event::{ApplyEventSettings, Intake, Publish, ReadUsage, StopEvents, Word},
 };
 
 const PARTITION: &str = "[rm-1]default";
@@ -218,6 +219,44 @@ async fn times_without_events_are_told_and_usage_is_right_after_them() {
         check().await;
         let (told, gaps) = used(&actor, Some(on), Nanos(on.0 + 10)).await;
         assert_eq!((told, gaps), (sums(&[("alice", 30), ("bob", 40)]), vec![]));
+    }
+}
+
+#[actix::test]
+async fn a_time_when_another_server_led_is_a_gap() {
+    tokio::time::pause();
+    let directory = tempfile::tempdir().unwrap();
+    for actor in [start(directory.path(), 0), EventActor::new(settings(1_000, 0)).start()] {
+        let intake = Intake::new(actor.clone().recipient());
+        // Another resource manager, which this server leads all the time, has nothing to do with it.
+        let lead = |here| {
+            vec![(UsageKey::lead("rm-1", here), Resource::new()), (UsageKey::lead("rm", !here), Resource::new())]
+        };
+        let alice =
+            UsageKey { partition: PARTITION.into(), who: Who::User, name: "alice".into(), queue: "root.a".into() };
+        let begun = now();
+        let gaps = async |since: Option<Nanos>| {
+            // What was put in is taken in a little later.
+            let (told, gaps) = used(&actor, since, Nanos(now().0 + 1_000_000_000)).await;
+            assert!(gaps.iter().all(|gap| gap.reason == "led-elsewhere"), "{gaps:?}");
+            (told, gaps.len(), gaps.iter().map(|gap| gap.to.0 - gap.from.0).sum::<i64>())
+        };
+        // It leads first when the resource manager has been there for a while.
+        intake.put(Word::Used(lead(true)));
+        intake.put(Word::Used(vec![(alice.clone(), Resource::of(&[("memory", 5)]))]));
+        let (told, count, length) = gaps(Some(Nanos(begun.0 - 1_000))).await;
+        assert!(told["alice"] > 0 && count == 1 && length > 1_000);
+        publish(&actor, vec![remove("alice", 5, now())]);
+        intake.put(Word::Used(lead(false)));
+        publish(&actor, noise(2, now()));
+        intake.put(Word::Used(lead(true)));
+        publish(&actor, noise(2, now()));
+        assert_eq!(gaps(Some(Nanos(begun.0 - 1_000))).await.1, 2);
+        flushed().await;
+        let (_, count, length) = gaps(None).await;
+        // From the beginning of what is known: the ring begins with the first event. None is open to the end.
+        assert!(count > 0 && length < 1_000_000_000);
+        assert_eq!(gaps(Some(Nanos(now().0 + 1_000_000))).await.1, 0);
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
     replay::{Found, State},
 };
 use crate::{
+    domain::{resources::Resource, usage::UsageKey},
     messages::{
         leaders::Leader,
         partition::StopPartition,
@@ -130,11 +131,13 @@ impl RmActor {
         self.log = None;
         self.lost = None;
         self.doubt = None;
-        let topology = self.topology.clone();
+        let (topology, rm) = (self.topology.clone(), self.id.clone());
         let gone = async move {
             futures::future::join_all(stops).await;
             // What the partitions used, as far as it was told, is not used here any more.
-            outlets.iter().for_each(|outlet| topology.used(outlet.unheard()));
+            let mut rows: Vec<_> = outlets.iter().flat_map(|outlet| outlet.unheard()).collect();
+            rows.push((UsageKey::lead(&rm, false), Resource::new()));
+            topology.used(rows);
         };
         ctx.wait(gone.into_actor(self));
     }
@@ -148,6 +151,7 @@ impl Handler<Lead> for RmActor {
         self.elsewhere = None;
         match msg.found {
             Some(found) => {
+                self.topology.used(vec![(UsageKey::lead(&self.id, true), Resource::new())]);
                 if let State::Session(session) = &found.state
                     && !session.registered.tenant
                 {

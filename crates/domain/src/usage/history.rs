@@ -113,7 +113,9 @@ pub struct History {
     /// What was taken and is not in the lines, in its order.
     left: VecDeque<Left>,
     /// The last point, and others of its id.
-    passed: Vec<(u64, PointReason, Nanos, Nanos)>,
+    passed: Vec<Arc<UsagePoint>>,
+    /// Another server leads since then, or has done so before this one first did; nothing of it is told here.
+    away: Nanos,
     /// No event is missing within the time that was asked for.
     complete: bool,
     /// Events that were looked at.
@@ -167,6 +169,7 @@ impl History {
             lines: Vec::new(),
             left: VecDeque::new(),
             passed: Vec::new(),
+            away: Nanos(i64::MIN),
             complete: true,
             events: 0,
             known: false,
@@ -300,12 +303,11 @@ impl History {
     }
 
     fn point(&mut self, point: Arc<UsagePoint>) {
-        let this = (point.id, point.reason, point.from, point.to);
-        if self.passed.contains(&this) {
+        if self.passed.contains(&point) {
             return;
         }
-        self.passed.retain(|(id, ..)| *id == point.id);
-        self.passed.push(this);
+        self.passed.retain(|passed| passed.id == point.id);
+        self.passed.push(point.clone());
         let first = self.begin.is_none();
         let ended = matches!(point.reason, PointReason::Stopped | PointReason::Killed);
         // Before the first process there was nothing; else the log begins in the middle.
@@ -323,6 +325,13 @@ impl History {
                     }
                 }
             }
+        }
+        match point.rows.iter().find_map(|(key, _)| key.leads(&self.question.partition)) {
+            Some(true) if self.question.since.is_some() => {
+                self.gap(self.away, point.to, "led-elsewhere", Arc::default())
+            }
+            Some(false) => self.away = point.to,
+            Some(true) | None => {}
         }
         let (to, anew) = (Left::Until(point.to), (!point.relative).then_some(Left::Anew));
         self.left.push_front(Left::Used(point.clone()));
@@ -416,6 +425,7 @@ impl History {
         let to = to.min(self.question.until);
         if from < to {
             self.complete = false;
+            self.away = self.away.max(to);
             self.lines.push(Line::Gap(Gap { from, to, reason, detail }));
         }
     }

@@ -32,6 +32,23 @@ pub struct UsageKey {
     pub queue: Arc<str>,
 }
 
+impl UsageKey {
+    /// A key of nothing that is used: where it is in a point, this server leads the resource manager from there on, or another.
+    pub fn lead(rm: &str, here: bool) -> UsageKey {
+        let name = if here { HERE } else { ELSEWHERE };
+        UsageKey { partition: format!("[{rm}]").into(), who: Who::User, name: name.into(), queue: Arc::default() }
+    }
+
+    /// What [`UsageKey::lead`] says about a partition.
+    fn leads(&self, partition: &str) -> Option<bool> {
+        let is_of = self.queue.is_empty() && self.partition.ends_with(']') && partition.starts_with(&*self.partition);
+        is_of.then(|| *self.name == *HERE)
+    }
+}
+
+const HERE: &str = "led here";
+const ELSEWHERE: &str = "led elsewhere";
+
 /// What is used, or by how much that changed.
 #[derive(Clone, Debug, Default)]
 pub struct Usage {

@@ -3,8 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use callboard::domain::{
+    Partition,
     command::{Command, NodeAction, NodeItem},
     event::Detail,
+    journal::DrainNote,
+    types::Nanos,
 };
 
 use super::env::{Ask, Env, QUEUES, res};
@@ -120,4 +123,31 @@ fn what_is_left_at_a_deadline_is_told() {
     assert_eq!(schedulable(&env), [format!("n1 the deadline of its drain has passed: {left} still there")]);
     assert_eq!(env.partition.left_on("n1").expect("something").to_string(), left);
     assert!(["n2", "n3"].iter().all(|node| env.partition.left_on(node).is_none()));
+}
+
+#[test]
+fn a_deadline_is_told_once_and_another_again() {
+    let mut env = Env::new(QUEUES);
+    node_on(&mut env, "n1", "host");
+    env.app("app-1", "root.a");
+    env.ask(vec![Ask::new("app-1", "k1", 10)]);
+    env.run();
+    let passes = |env: &mut Env, deadline: i64| {
+        let note = DrainNote { since: Nanos(1), reason: None, deadline: Some(Nanos(deadline)) };
+        env.apply(Command::NoteDrains(vec![("host".into(), note)]));
+        env.events.clear();
+        env.apply(Command::DrainOverdue(vec!["n1".into()]));
+        schedulable(env).len()
+    };
+    hold(&mut env, "host", true);
+    drain(&mut env, "n1", true);
+    // The journal does not know after a restart; the partition does.
+    assert_eq!([passes(&mut env, 5), passes(&mut env, 5), passes(&mut env, 7), passes(&mut env, 7)], [1, 0, 1, 0]);
+    let saved = env.partition.save();
+    env.partition = Partition::load(&saved, &Default::default()).expect("what was saved is read");
+    assert_eq!(passes(&mut env, 7), 0);
+    drain(&mut env, "n1", false);
+    hold(&mut env, "host", false);
+    hold(&mut env, "host", true);
+    assert_eq!(passes(&mut env, 7), 1, "of another drain");
 }

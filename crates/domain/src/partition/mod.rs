@@ -146,6 +146,8 @@ pub struct Partition {
     drained_hosts: imbl::OrdSet<Arc<str>>,
     /// What operators said of that.
     drain_notes: imbl::OrdMap<Arc<str>, DrainNote>,
+    /// Deadlines of drains that were told of, by host and node.
+    overdue_told: imbl::OrdMap<(Arc<str>, Arc<str>), Nanos>,
     /// Foreign allocations: key to node.
     foreign: imbl::OrdMap<Arc<str>, NodeIx>,
     index: NodeIndex,
@@ -271,6 +273,7 @@ impl Partition {
             drained_ids: imbl::OrdSet::new(),
             drained_hosts: imbl::OrdSet::new(),
             drain_notes: imbl::OrdMap::new(),
+            overdue_told: imbl::OrdMap::new(),
             foreign: imbl::OrdMap::new(),
             index: NodeIndex::default(),
             shapes: shapes::Shapes::default(),

@@ -398,6 +398,9 @@ impl Partition {
                 self.drained_hosts.insert(host);
             } else {
                 self.drained_hosts.remove(&host);
+                let told = self.overdue_told.range((host.clone(), Arc::default())..);
+                let told: Vec<_> = told.map(|(of, _)| of.clone()).take_while(|(of, _)| *of == host).collect();
+                told.iter().for_each(|of| _ = self.overdue_told.remove(of));
                 self.drain_notes.remove(&host);
             }
         }

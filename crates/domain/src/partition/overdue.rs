@@ -3,8 +3,11 @@
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use super::{Cx, Partition};
-use crate::event::{Change, Detail, EventKind};
-use crate::words::plural;
+use crate::{
+    event::{Change, Detail, EventKind},
+    hostlist,
+    words::plural,
+};
 
 /// Applications that are named.
 const NAMED: usize = 5;
@@ -40,10 +43,18 @@ impl Partition {
         (!row.allocs.is_empty()).then_some(Left { allocations: row.allocs.len(), applications, more })
     }
 
-    /// The deadline of the drain of these nodes has passed.
-    pub(super) fn tell_overdue(&self, nodes: &[Arc<str>], cx: &mut Cx) {
+    /// The deadline of the drain of these nodes has passed. It is told once, whoever remembers it after a restart, or sets another.
+    pub(super) fn tell_overdue(&mut self, nodes: &[Arc<str>], cx: &mut Cx) {
         for node in nodes {
             if let Some(left) = self.left_on(node) {
+                let row = self.node_by_id.get(node).and_then(|ix| self.nodes.get(*ix));
+                let host = row.map_or_else(|| node.clone(), |row| row.spec.host());
+                let host: Arc<str> = hostlist::safe_name(&host).into();
+                if let Some(deadline) = self.drain_notes.get(&host).and_then(|note| note.deadline)
+                    && self.overdue_told.insert((host, node.clone()), deadline) == Some(deadline)
+                {
+                    continue;
+                }
                 let text = format!("the deadline of its drain has passed: {left} still there");
                 let change = (Change::Set, Detail::NodeSchedulable);
                 cx.message(EventKind::Node, node, &"".into(), change, &text, None);

@@ -136,6 +136,7 @@ map!(Partition {
     69 reserved_placeholders as Skip,
     70 charged,
     71 untold as Skip,
+    72 overdue_told,
 });
 
 /// The table of asks and allocations. Of free rows stays what tells them from those that come next.

@@ -104,16 +104,16 @@ impl ApplicationActor {
     /// The rows (state, message) of a release: it waits or it does not; it begins, is confirmed or void, falls due (`look`),
     /// or the shim has come back (`Resend`). What decided a replacement (a node that went, a release, a time-out, a removal)
     /// decided it in the partition already, and comes here as the one message that there is nothing to wait for.
-    fn advance(&mut self, effect: AppEffect, ctx: &mut Context<Self>) {
+    fn advance(&mut self, (at, effect): (Nanos, AppEffect), ctx: &mut Context<Self>) {
         match effect {
-            AppEffect::Unconfirmed { release } => self.begin(release, ctx),
+            AppEffect::Unconfirmed { release } => self.begin(release, at, ctx),
             AppEffect::Confirmed { key, termination, .. } => self.end((key, termination)),
             // Its partition's.
             AppEffect::Added { .. } | AppEffect::Removed { .. } | AppEffect::Ended { .. } => {}
         }
     }
 
-    fn begin(&mut self, release: Released, ctx: &mut Context<Self>) {
+    fn begin(&mut self, release: Released, at: Nanos, ctx: &mut Context<Self>) {
         let now = self.sums.clock.now();
         let key = (release.key.clone(), release.termination);
         if self.rows.is_empty() {
@@ -127,7 +127,7 @@ impl ApplicationActor {
                 (row.next, row.line) = (next, None);
             }
             None => {
-                let shown = UnconfirmedRelease { release, since: now, age: Nanos::ZERO, sent: 1 };
+                let shown = UnconfirmedRelease { release, since: at, age: Nanos::ZERO, sent: 1 };
                 self.sums.add(&shown);
                 self.rows.insert(key, Row { shown, next, line: None, overdue: false });
             }

@@ -65,6 +65,8 @@ pub struct PartitionActor {
     clock: Clock,
     partition: Partition,
     effects: Vec<Effect>,
+    /// From which of them on they are of another time.
+    steps: Vec<(usize, Nanos)>,
     conversations: Conversations,
     waits: Waits,
     link: Link,
@@ -143,6 +145,7 @@ impl PartitionActor {
             clock,
             partition,
             effects,
+            steps: Vec::new(),
             recorder,
             inbox: VecDeque::new(),
             resolving: None,
@@ -170,6 +173,7 @@ impl PartitionActor {
         if let Some(recorder) = &mut self.recorder {
             recorder.apply(&command, now);
         }
+        self.step(now);
         self.partition.apply(command, now, &mut self.effects);
         if let Some(recorder) = &mut self.recorder {
             recorder.took(began.elapsed());
@@ -279,6 +283,7 @@ impl PartitionActor {
             if let Some(recorder) = &mut self.recorder {
                 recorder.schedule(CHUNK, now);
             }
+            self.step(now);
             let done = self.partition.schedule(CHUNK, now, &mut self.effects);
             made += done;
             more = done == CHUNK;
@@ -302,6 +307,13 @@ impl PartitionActor {
             let yielded = tokio::task::yield_now().into_actor(self);
             ctx.spawn(yielded.map(|(), actor, ctx| actor.slice(ctx)));
         }
+    }
+
+    /// What comes now is of this time, as a replay says it.
+    pub(super) fn step(&mut self, now: Nanos) {
+        let first = self.effects.len();
+        self.steps.pop_if(|(before, _)| *before == first);
+        self.steps.push((first, now));
     }
 
     /// One timer for the next deadline of the domain.
@@ -345,7 +357,11 @@ impl PartitionActor {
         let is_traced = self.traced.is_busy();
         // What was told last of the state of an application.
         let mut told = None;
-        for effect in self.effects.drain(..) {
+        let (mut steps, mut at) = (std::mem::take(&mut self.steps).into_iter().peekable(), now);
+        for (place, effect) in self.effects.drain(..).enumerate() {
+            while let Some((_, time)) = steps.next_if(|(first, _)| *first <= place) {
+                at = time;
+            }
             self.meter.note(&effect, &self.partition);
             if is_traced {
                 self.traced.note(&effect, &self.partition);
@@ -360,7 +376,7 @@ impl PartitionActor {
                 }
                 Effect::Ask(question) => items.push(Outgoing::Ask(question)),
                 Effect::Event(event) => events.push(event),
-                Effect::App(effect) => self.conversations.app(effect, told.as_ref(), &mut self.waits),
+                Effect::App(effect) => self.conversations.app((at, effect), told.as_ref(), &mut self.waits),
                 Effect::Queue(effect) => self.conversations.queue(effect, &mut self.waits),
                 Effect::Node(effect) => {
                     self.link.note(&effect);

@@ -14,8 +14,8 @@ use crate::domain::{
 #[derive(Debug, Default, Message)]
 #[rtype(result = "()")]
 pub struct AppUpdate {
-    /// The facts.
-    pub effects: Vec<AppEffect>,
+    /// The facts, and when the partition did that: a replay of its log knows the same time.
+    pub effects: Vec<(Nanos, AppEffect)>,
     /// How it is.
     pub status: Option<AppStatus>,
 }

@@ -84,13 +84,22 @@ impl Rig {
         let (key, app) = (key.into(), "app-1".into());
         let termination = Termination::PlaceholderReplaced;
         let release = Released { key, app, termination, message: "".into(), confirm: true };
-        self.actor.send(AppUpdate { effects: vec![AppEffect::Unconfirmed { release }], status: None }).await.unwrap();
+        self.actor
+            .send(AppUpdate {
+                effects: vec![(self.sums.clock.now(), AppEffect::Unconfirmed { release })],
+                status: None,
+            })
+            .await
+            .unwrap();
     }
 
     async fn end(&self, key: &str) {
         let (app, termination) = ("app-1".into(), Termination::PlaceholderReplaced);
         self.actor
-            .send(AppUpdate { effects: vec![AppEffect::Confirmed { app, key: key.into(), termination }], status: None })
+            .send(AppUpdate {
+                effects: vec![(Nanos::ZERO, AppEffect::Confirmed { app, key: key.into(), termination })],
+                status: None,
+            })
             .await
             .unwrap();
     }

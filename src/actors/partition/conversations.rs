@@ -13,7 +13,7 @@ use crate::{
         application::ApplicationActor, node::NodeActor, queue::QueueActor, silence::Silence, unconfirmed::Unconfirmed,
     },
     domain::{
-        effect::{AppEffect, NodeEffect, QueueEffect},
+        effect::{AppEffect, NodeEffect, QueueEffect, Released},
         types::{AppState, Nanos},
     },
     messages::{
@@ -40,7 +40,7 @@ pub(super) struct Conversations {
     app_actors: usize,
     queues: FxHashMap<Id, Addr<QueueActor>>,
     nodes: FxHashMap<Id, Addr<NodeActor>>,
-    app_updates: BTreeMap<Id, Vec<AppEffect>>,
+    app_updates: BTreeMap<Id, Vec<(Nanos, AppEffect)>>,
     queue_updates: BTreeMap<Id, Vec<QueueEffect>>,
 }
 
@@ -94,7 +94,7 @@ impl Conversations {
     }
 
     /// `told`: the application whose state was told last, and that.
-    pub(super) fn app(&mut self, effect: AppEffect, told: Option<&(Id, AppState)>, waits: &mut Waits) {
+    pub(super) fn app(&mut self, (at, effect): (Nanos, AppEffect), told: Option<&(Id, AppState)>, waits: &mut Waits) {
         let app = app_of(&effect).clone();
         match effect {
             AppEffect::Added { .. } => {
@@ -117,7 +117,7 @@ impl Conversations {
             }
             // The log level of this name is a setting (CFG-115).
             AppEffect::Ended { summary } => tracing::info!(target: "core.scheduler.application.usage", "{summary}"),
-            effect => self.app_updates.entry(app).or_default().push(effect),
+            effect => self.app_updates.entry(app).or_default().push((at, effect)),
         }
     }
 
@@ -173,7 +173,7 @@ impl Conversations {
     pub(super) fn flush(&mut self, now: Nanos) {
         for (app, effects) in std::mem::take(&mut self.app_updates) {
             // Without an actor nothing waits that could be confirmed.
-            let begins = effects.iter().any(|effect| matches!(effect, AppEffect::Unconfirmed { .. }));
+            let begins = effects.iter().any(|(_, effect)| matches!(effect, AppEffect::Unconfirmed { .. }));
             let addr = if begins { self.app_actor(&app) } else { self.apps.get(&app).and_then(Option::as_ref) };
             if let Some(addr) = addr {
                 addr.do_send(AppUpdate { effects, status: None });
@@ -302,7 +302,11 @@ impl Conversations {
             let asked: Vec<_> = unconfirmed.waiting().iter().map(|addr| addr.send(GetUnconfirmed)).collect();
             let mut all: Vec<UnconfirmedRelease> =
                 futures::future::join_all(asked).await.into_iter().flatten().flatten().collect();
-            all.sort_by(|a, b| (a.since, &a.release.key).cmp(&(b.since, &b.release.key)));
+            let place = |row: &UnconfirmedRelease| {
+                let Released { app, key, termination, .. } = &row.release;
+                (row.since, app.clone(), key.clone(), *termination)
+            };
+            all.sort_by_cached_key(place);
             all
         }
     }

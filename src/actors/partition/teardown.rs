@@ -32,6 +32,7 @@ impl PartitionActor {
             if let Some(recorder) = &mut self.recorder {
                 recorder.dismantle(CHUNK, now);
             }
+            self.step(now);
             more = self.partition.dismantle(CHUNK, now, &mut self.effects);
         }
         self.snapshot = None;

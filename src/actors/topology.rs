@@ -101,6 +101,8 @@ pub struct Topology {
     /// Logs that are being removed, by resource manager, while somebody listens.
     removals: Mutex<BTreeMap<Arc<str>, Arc<watch::Sender<()>>>>,
     kept: Mutex<Kept>,
+    /// Of several servers: when resource managers first came, by the revision of etcd.
+    came: Mutex<BTreeMap<Arc<str>, i64>>,
     listed: Mutex<BTreeMap<u64, (RmEntry, Vec<PartitionEntry>)>>,
     defaults: Mutex<Defaults>,
     closing: AtomicBool,
@@ -219,6 +221,7 @@ impl Topology {
             registry: Mutex::default(),
             removals: Mutex::default(),
             kept: Mutex::default(),
+            came: Mutex::default(),
             listed: Mutex::default(),
             defaults: Mutex::new(Defaults::of(default_config)),
             closing: AtomicBool::new(false),
@@ -483,8 +486,17 @@ impl Topology {
         self.journals.iter().for_each(|journals| journals.forget(rm));
     }
 
-    /// Puts a session into the directory, or takes it out. `followed`: another server leads it; those that are led here have
-    /// plain names before it.
+    /// A resource manager of several servers first came at this revision of etcd; `None`: it is gone.
+    pub fn first_came(&self, rm: &str, revision: Option<i64>) {
+        let mut came = lock(&self.came);
+        match revision {
+            Some(revision) if came.get(rm) == Some(&revision) => {}
+            Some(revision) => _ = came.insert(rm.into(), revision),
+            None => _ = came.remove(rm),
+        }
+    }
+
+    /// Puts a session into the directory, or takes it out. `followed`: another server leads it.
     pub(super) fn list(&self, rm: &str, followed: bool, session: Option<(RmEntry, &[PartitionHandle])>) {
         let Some(ordinal) = lock(&self.registry).ordinal(rm) else { return };
         let mut listed = lock(&self.listed);
@@ -494,8 +506,7 @@ impl Topology {
             let mut partitions = Vec::with_capacity(handles.len());
             for handle in handles {
                 let others = listed.values().flat_map(|(_, partitions)| partitions);
-                let others = others.filter(|other| followed || !other.followed);
-                let once = kept.before(&handle.internal).filter(|_| !followed);
+                let once = kept.before(&handle.internal);
                 let shown = shown(&handle.internal, &handle.conf.name, once, &before, others);
                 partitions.push(PartitionEntry {
                     rm: entry.id.clone(),
@@ -506,18 +517,16 @@ impl Topology {
                     followed,
                 });
             }
-            let others = listed.values_mut().flat_map(|(_, partitions)| partitions).filter(|other| other.followed);
-            for other in others.filter(|_| !followed) {
-                if partitions.iter().any(|entry: &PartitionEntry| entry.shown == other.shown) {
-                    other.shown = other.internal.clone();
-                }
-            }
-            if !followed {
-                kept.note(&entry.id, &partitions);
-            }
             listed.insert(ordinal, (entry, partitions));
         }
-        drop(kept);
+        let came = lock(&self.came);
+        if !came.is_empty() {
+            names::share(listed.values_mut().flat_map(|(_, partitions)| partitions), &came);
+        }
+        if let Some((entry, partitions)) = listed.get(&ordinal).filter(|_| !followed) {
+            kept.note(&entry.id, partitions);
+        }
+        drop((kept, came));
         let mut listing = Listing::default();
         for (entry, partitions) in listed.values() {
             listing.rms.push(entry.clone());

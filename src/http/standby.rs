@@ -62,12 +62,16 @@ fn about(path: &str) -> About<'_> {
     }
 }
 
+fn is_change(method: &Method, path: &str) -> bool {
+    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) && !routes::is_trial(method, path)
+}
+
 /// Only the leader answers it.
 fn is_leaders(method: &Method, path: &str, rest: &str) -> bool {
-    let reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) || routes::is_trial(method, path);
     // A queue of `/ws/v1` is read from the tree.
     let own = path.starts_with("/api/v1/");
-    !reads || (own && (LEADERS.contains(&rest.split('/').next().unwrap_or("")) || rest.ends_with("/wait")))
+    is_change(method, path)
+        || (own && (LEADERS.contains(&rest.split('/').next().unwrap_or("")) || rest.ends_with("/wait")))
 }
 
 /// Middleware: see the module.
@@ -102,14 +106,16 @@ pub async fn gate(
         About::Partition(name, rest) => {
             let (name, directory) = (decoded(name), &doors.topology.directory);
             let mut listing = directory.get();
-            if listing.partition(&name).is_none() {
-                // It may have come just now, or nobody asked before.
+            let is_plain = !name.starts_with('[');
+            if is_plain || listing.partition(&name).is_none() {
+                // It may have come just now, or nobody asked before. Whose a plain name is depends on all that there are.
                 leaders.freshen().await;
                 let reads = doors.topology.reads();
                 listing = directory.get();
-                if let Some(reads) = reads.filter(|_| listing.partition(&name).is_none()) {
-                    let (payload, why) =
-                        (request.take_payload(), format!("partition '{name}' is not known yet: {reads}"));
+                let is_open = listing.partition(&name).is_none() || (is_plain && is_change(request.method(), &raw));
+                if let Some(reads) = reads.filter(|_| is_open) {
+                    let what = if is_plain { "is not known yet, or whose it is" } else { "is not known yet" };
+                    let (payload, why) = (request.take_payload(), format!("partition '{name}' {what}: {reads}"));
                     let status = StatusCode::SERVICE_UNAVAILABLE;
                     let answer = guard::refused(request.request(), payload, status, why).await;
                     return Ok(request.into_response(answer));

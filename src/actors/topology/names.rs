@@ -1,6 +1,9 @@
 //! Names under which readers see partitions of several resource managers.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::actors::directory::PartitionEntry;
 
@@ -21,5 +24,19 @@ pub fn shown<'a>(
         Some(kept) => kept.clone(),
         None if is_free(plain) => plain.clone(),
         None => internal.clone(),
+    }
+}
+
+/// Names that are the same at each of several servers, whichever leads what: of those of one plain name, the partition of the
+/// resource manager that came first has it.
+pub fn share<'a>(all: impl Iterator<Item = &'a mut PartitionEntry>, came: &BTreeMap<Arc<str>, i64>) {
+    let mut all: Vec<&mut PartitionEntry> = all.collect();
+    let place = |entry: &PartitionEntry| (came.get(&entry.rm).copied().unwrap_or(i64::MAX), entry.rm.clone());
+    all.sort_by_cached_key(|entry| place(entry));
+    let mut given: BTreeSet<Arc<str>> = BTreeSet::new();
+    for entry in all {
+        let plain: Arc<str> = entry.name().into();
+        let is_first = given.insert(plain.clone());
+        entry.shown = if is_first { plain } else { entry.internal.clone() };
     }
 }

@@ -209,6 +209,7 @@ impl Manager {
             Ok(Taken::Leads(head, revision)) => {
                 tracing::info!(rm, "this server leads it from its beginning");
                 let group = Group::new(self.setup(), head.clone(), revision, Default::default());
+                self.topology.first_came(rm, Some(revision));
                 self.leads(&name, head, revision, group, None);
                 Ok(())
             }

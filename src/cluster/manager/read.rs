@@ -100,7 +100,7 @@ impl Manager {
                     current = Some(known.current);
                     self.known.remove(name);
                 }
-                self.head(name.to_owned(), &found.value, found.mod_revision, revision);
+                self.head(name.to_owned(), &found.value, (found.mod_revision, found.create_revision), revision);
                 if let (Some(known), Some(current)) = (self.known.get_mut(name), current) {
                     known.current = current;
                 }

@@ -51,7 +51,7 @@ async fn a_shim_that_waits_while_its_resource_manager_is_taken_is_not_sent_away(
     manager.wanted("rm-1".to_owned(), first);
     manager.wanted("rm-1".to_owned(), second);
     // The watch tells of the head that was put here, and only then comes the answer.
-    manager.head("rm-1".to_owned(), &head("me").json().into(), 7, 7);
+    manager.head("rm-1".to_owned(), &head("me").json().into(), (7, 1), 7);
     assert!(done.try_recv().is_err() && as_well.try_recv().is_err(), "both wait");
     manager.began("rm-1", Ok(Taken::Leads(head("me"), 7)));
     for answer in [done.try_recv(), as_well.try_recv()] {
@@ -74,12 +74,12 @@ async fn what_another_server_took_meanwhile_is_followed() {
         manager.wanted("rm-1".to_owned(), reply);
         let other = head("other").json().into();
         if watch_comes_first {
-            manager.head("rm-1".to_owned(), &other, 7, 7);
+            manager.head("rm-1".to_owned(), &other, (7, 1), 7);
         }
         manager.began("rm-1", Ok(Taken::Other));
         assert!(done.try_recv().expect("an answer").is_err());
         assert_eq!(of(&manager), watch_comes_first.then_some(true));
-        manager.head("rm-1".to_owned(), &other, 7, 7);
+        manager.head("rm-1".to_owned(), &other, (7, 1), 7);
         assert_eq!(of(&manager), Some(true));
     }
 }
@@ -125,16 +125,16 @@ async fn a_copy_of_this_server_that_took_over_is_another_leader() {
     let group = Group::new(manager.setup(), head("me"), 7, Default::default());
     manager.known.insert("rm-1".to_owned(), Known::new(head("me"), 7, Role::Leads(group.clone())));
     // What this server wrote itself.
-    manager.head("rm-1".to_owned(), &Head { index: 3, ..head("me") }.json().into(), 8, 8);
+    manager.head("rm-1".to_owned(), &Head { index: 3, ..head("me") }.json().into(), (8, 1), 8);
     assert!(matches!(manager.known["rm-1"].role, Role::Leads(_)) && !group.is_deposed());
-    manager.head("rm-1".to_owned(), &Head { epoch: 2, ..head("me") }.json().into(), 9, 9);
+    manager.head("rm-1".to_owned(), &Head { epoch: 2, ..head("me") }.json().into(), (9, 1), 9);
     assert!(matches!(manager.known["rm-1"].role, Role::Follows(_)) && group.is_deposed());
 }
 
 #[actix::test]
 async fn one_whose_log_is_gone_has_no_actor_any_more() {
     let mut manager = manager();
-    manager.head("rm-1".to_owned(), &head("other").json().into(), 7, 7);
+    manager.head("rm-1".to_owned(), &head("other").json().into(), (7, 1), 7);
     let handle = manager.topology.find("rm-1").expect("it is followed");
     manager.removed("rm-1");
     for _ in 0..1_000 {
@@ -145,7 +145,7 @@ async fn one_whose_log_is_gone_has_no_actor_any_more() {
     assert!(!handle.addr.connected());
     assert!(manager.topology.find("rm-1").is_none());
     // One that comes again has another.
-    manager.head("rm-1".to_owned(), &head("other").json().into(), 9, 9);
+    manager.head("rm-1".to_owned(), &head("other").json().into(), (9, 1), 9);
     let again = manager.topology.find("rm-1").expect("it is followed");
     again.addr.send(Info).await.expect("alive");
 }
@@ -206,11 +206,11 @@ async fn a_server_that_joins_gets_its_share_one_by_one() {
     tokio::time::advance(2 * SETTLED).await;
     manager.spread();
     assert!(changing(&manager).is_empty(), "moved by an operator");
-    manager.head("rm-5".to_owned(), &Head { rm: "rm-5".to_owned(), ..head("other") }.json().into(), 9, 9);
+    manager.head("rm-5".to_owned(), &Head { rm: "rm-5".to_owned(), ..head("other") }.json().into(), (9, 1), 9);
     manager.spread();
     assert!(changing(&manager).is_empty(), "three and two");
     leads(&mut manager, "rm-6");
-    manager.head("rm-7".to_owned(), &Head { rm: "rm-7".to_owned(), ..head("other") }.json().into(), 10, 10);
+    manager.head("rm-7".to_owned(), &Head { rm: "rm-7".to_owned(), ..head("other") }.json().into(), (10, 1), 10);
     leads(&mut manager, "rm-8");
     manager.spread();
     assert_eq!(changing(&manager), ["rm-1"], "five and three");

@@ -79,7 +79,12 @@ impl Manager {
                     if let Some(Key::Head(name)) = self.keys.read(&head.key)
                         && !self.known.contains_key(name)
                     {
-                        self.head(name.to_owned(), &head.value, head.mod_revision, found.revision);
+                        self.head(
+                            name.to_owned(),
+                            &head.value,
+                            (head.mod_revision, head.create_revision),
+                            found.revision,
+                        );
                     }
                 }
                 Ok(())

@@ -36,7 +36,7 @@ impl Manager {
             Some(Key::Drain(id)) => self.drained(id, is_there.then_some(&kv.value)),
             Some(Key::Config) => self.take_config(is_there.then_some(&kv.value), kv.mod_revision),
             Some(Key::Head(name)) if is_there => {
-                self.head(name.to_owned(), &kv.value, kv.mod_revision, kv.mod_revision)
+                self.head(name.to_owned(), &kv.value, (kv.mod_revision, kv.create_revision), kv.mod_revision)
             }
             // One that is known by now may have begun since.
             Some(Key::Head(name))
@@ -90,8 +90,8 @@ impl Manager {
         }
     }
 
-    /// The head of a log is this; `at`: a revision of etcd at which that is so.
-    pub(super) fn head(&mut self, name: String, value: &Bytes, revision: i64, at: i64) {
+    /// The head of a log is this, of this revision, and first came with that one; `at`: a revision of etcd at which that is so.
+    pub(super) fn head(&mut self, name: String, value: &Bytes, (revision, first): (i64, i64), at: i64) {
         let head = match Head::read(value) {
             Ok(head) => head,
             Err(why) => {
@@ -99,6 +99,7 @@ impl Manager {
                 return;
             }
         };
+        self.topology.first_came(&head.rm, Some(first));
         let Some(known) = self.known.get_mut(&name) else {
             if let Some(logs) = self.topology.logs() {
                 logs.is_there(&head.rm);
@@ -208,6 +209,7 @@ impl Manager {
         if let Role::Leads(group) = &known.role {
             group.depose();
         }
+        self.topology.first_came(&known.head.rm, None);
         self.topology.gone(&known.head.rm);
     }
 

@@ -140,23 +140,30 @@ async fn reads_are_answered_by_those_who_follow_and_say_how_fresh_they_are() {
 }
 
 #[tokio::test]
-async fn a_session_that_ends_is_not_shown_any_more_and_names_belong_to_who_leads() {
-    let Some(etcd) = rig::etcd("a_session_that_ends_is_not_shown_any_more_and_names_belong_to_who_leads") else {
+async fn a_session_that_ends_is_not_shown_any_more_and_names_are_the_same_at_all_servers() {
+    let Some(etcd) = rig::etcd("a_session_that_ends_is_not_shown_any_more_and_names_are_the_same_at_all_servers")
+    else {
         return;
     };
     let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
     let (leader, other) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
     session(&leader).await;
     follows(&other).await;
-    let names = async || {
-        let all = other.get("/ws/v1/partitions").await.1;
+    let names_at = async |server: &Server| {
+        let all = server.get("/ws/v1/partitions").await.1;
         let all = all.as_array().into_iter().flatten().map(|row| row["name"].as_str().unwrap_or_default().to_owned());
         all.collect::<Vec<_>>()
     };
+    let names = async || names_at(&other).await;
     common::answer("the partitions", names, |names| *names == ["default"]).await;
-    // What this server leads has the plain name.
+    // Whoever leads: the resource manager that came first has the plain name.
     other.register("rm-2", &[]).await;
-    common::answer("the partitions", names, |names| *names == ["[rm-1]default", "default"]).await;
+    for server in [&leader, &other] {
+        let names = async || names_at(server).await;
+        common::answer("the partitions", names, |names| *names == ["default", "[rm-2]default"]).await;
+    }
+    let (status, told) = other.post("/api/v1/partition/default/queue/root.a/stop", json!({"reason": "x"})).await;
+    assert!(status == 307 || status == 404, "not of the queue of rm-2: {status} {told}");
     assert_eq!(leader.delete("/si/v1/rm/rm-1").await.0, 200);
     common::answer("the partitions", names, |names| *names == ["default"]).await;
 }

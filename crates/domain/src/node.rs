@@ -84,6 +84,83 @@ impl Asked {
     }
 }
 
+/// Asks that reserve a node, in the order in which they did. One of thousands goes at the cost of one.
+#[derive(Clone, Debug, Default)]
+pub struct Reservations {
+    asks: imbl::OrdMap<u64, AllocIx>,
+    turns: imbl::OrdMap<AllocIx, u64>,
+    /// What they want of each type together.
+    wanted: Resource,
+    /// So many of them do not require this very node.
+    ordinary: u64,
+}
+
+impl Reservations {
+    /// One more, of this size; `required`: it may have no other node.
+    pub fn push(&mut self, ask: AllocIx, size: &Resource, required: bool) {
+        self.enter(ask);
+        self.count(size, required);
+    }
+
+    fn enter(&mut self, ask: AllocIx) {
+        let turn = self.asks.get_max().map_or(0, |(last, _)| last + 1);
+        self.asks.insert(turn, ask);
+        self.turns.insert(ask, turn);
+    }
+
+    /// What was read tells only which asks they are: this is one of them.
+    pub fn count(&mut self, size: &Resource, required: bool) {
+        self.ordinary += u64::from(!required);
+        self.wanted.add(&wanted(size));
+    }
+
+    /// One less: what was pushed.
+    pub fn remove(&mut self, ask: AllocIx, size: &Resource, required: bool) {
+        let Some(turn) = self.turns.remove(&ask) else { return };
+        self.asks.remove(&turn);
+        self.ordinary -= u64::from(!required);
+        self.resize(size, &Resource::new());
+    }
+
+    /// One of them has another size.
+    pub fn resize(&mut self, from: &Resource, to: &Resource) {
+        self.wanted.sub(&wanted(from));
+        self.wanted.add(&wanted(to));
+        self.wanted.prune();
+    }
+
+    /// What they want of each type together.
+    pub fn wanted(&self) -> &Resource {
+        &self.wanted
+    }
+
+    /// Some of them do not require this very node.
+    pub fn has_ordinary(&self) -> bool {
+        self.ordinary > 0
+    }
+
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.asks.is_empty()
+    }
+
+    /// Their number.
+    pub fn len(&self) -> usize {
+        self.asks.len()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = AllocIx> + '_ {
+        self.asks.values().copied()
+    }
+}
+
+fn wanted(size: &Resource) -> Resource {
+    let mut wanted = Resource::new();
+    size.iter().filter(|(_, amount)| *amount > 0).for_each(|(kind, amount)| wanted.set(kind.clone(), amount));
+    wanted
+}
+
 /// A row of the node table.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -110,7 +187,7 @@ pub struct Node {
     /// Foreign allocations by key.
     pub foreign: imbl::OrdMap<Arc<str>, ForeignAlloc>,
     /// Asks that reserve it, in the order in which they did.
-    pub reservations: Vec<AllocIx>,
+    pub reservations: Rare<Reservations>,
     /// What those of them have been promised that have preempted.
     pub claimed: Rare<Amount>,
     /// Position among the node ids in byte order: breaks ties of the sort score (R2.34).
@@ -180,6 +257,28 @@ map!(Node {
     19 changed as Skip,
     20 open as Skip,
 });
+
+/// The asks, in their order; the rest follows from them.
+impl Coded for Reservations {
+    fn write(&self, to: &mut Writer) {
+        to.array(self.len());
+        self.iter().for_each(|ask| ask.write(to));
+    }
+
+    fn read(from: &mut Reader) -> Result<Self, Error> {
+        let mut reservations = Reservations::default();
+        Vec::read(from)?.into_iter().for_each(|ask| reservations.enter(ask));
+        Ok(reservations)
+    }
+
+    fn is_absent(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn absent() -> Option<Self> {
+        Some(Reservations::default())
+    }
+}
 
 impl Coded for Asked {
     fn write(&self, to: &mut Writer) {

@@ -9,7 +9,7 @@ use std::{
 use super::{
     app::{AskOrder, Gang, UsageHistory},
     coded::{Coded, Error, Reader, Writer},
-    node::Asked,
+    node::{Asked, Reservations},
     partition::Amount,
     resources::Resource,
     run::Run,
@@ -33,7 +33,7 @@ macro_rules! nothing {
     )+};
 }
 
-nothing!(Resource, Amount, Asked, [Asked; 2], UsageHistory, Gang, Run<AskOrder, AllocIx>);
+nothing!(Resource, Amount, Asked, [Asked; 2], UsageHistory, Gang, Reservations, Run<AskOrder, AllocIx>);
 
 /// See the module. It takes its room when it is first written.
 #[derive(Clone)]

@@ -54,12 +54,13 @@ pub struct NodeView<'a> {
 
 fn node_view<'a>(view: &'a View, node: &'a Node) -> NodeView<'a> {
     let partition = view.partition();
-    let rows = |ixs: &'a [_]| ixs.iter().filter_map(|ix: &crate::domain::types::AllocIx| partition.allocs.get(*ix));
     // What waits for a predicate answer is charged but not known to anybody yet.
-    let shown = rows(&node.allocs).filter(|row| row.phase != Phase::AwaitingShim);
+    let rows = node.allocs.iter().filter_map(|alloc| partition.allocs.get(*alloc));
+    let shown = rows.filter(|row| row.phase != Phase::AwaitingShim);
     let allocations = Allocations::new(partition, shown);
     let (allocated, available) = (node.placed(), node.available.plus(&node.asked.amount).pruned());
-    let mut reservations: Vec<&str> = rows(&node.reservations).map(|row| &*row.spec.key).collect();
+    let reserved = node.reservations.iter().filter_map(|ask| partition.allocs.get(ask));
+    let mut reservations: Vec<&str> = reserved.map(|row| &*row.spec.key).collect();
     reservations.sort_unstable();
     NodeView {
         id: node.id(),

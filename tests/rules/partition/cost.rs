@@ -664,3 +664,38 @@ fn asks_that_wait_for_nodes_cost_nobody_anything() {
         });
     }
 }
+
+#[test]
+fn asks_of_many_sizes_that_require_one_full_node() {
+    constant("asks that wait for one node", |n| {
+        let (mut world, all) = (World::asking(false), 1_000_000_000);
+        let wait = |world: &mut World, app: &str| {
+            world.app(app, "alice", None);
+            (0..n).for_each(|i| world.ask(Ask::new(app, &format!("k{i}"), 10 + i as i64).requires("n1")));
+        };
+        world.app("full", "alice", None);
+        world.ask(Ask::new("full", "full", all - 1).requires("n1"));
+        world.run();
+        wait(&mut world, "app-1");
+        let parked = looked(|| world.run());
+        assert_eq!(world.p.nodes.values().map(|node| node.reservations.len()).sum::<usize>(), n);
+        let one = |world: &mut World, i| {
+            world.release("app-1", &format!("k{i}"), Termination::StoppedByRm);
+            world.run();
+        };
+        let withdrawn = looked(|| (0..n / 2).for_each(|i| one(&mut world, i)));
+        let gone = looked(|| {
+            world.apply(Command::Applications { new: Vec::new(), remove: vec!["app-1".into()] });
+            world.run();
+        });
+        wait(&mut world, "app-2");
+        world.run();
+        let node = looked(|| {
+            let (id, action, attributes) = ("n1".into(), NodeAction::Decommission, Default::default());
+            world.apply(Command::Nodes(vec![NodeItem { id, action, capacity: None, attributes }]));
+            world.run();
+        });
+        assert!(world.p.nodes.values().all(|node| node.reservations.is_empty()));
+        vec![("to park one", parked), ("to withdraw one", withdrawn), ("one's application", gone), ("one's node", node)]
+    });
+}

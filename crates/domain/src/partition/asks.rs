@@ -303,7 +303,10 @@ impl Partition {
         let (shape, resource) = self.shapes.intern(resource, self.ask_shim.then_some(alloc));
         let old = std::mem::replace(&mut self.allocs[alloc].shape, shape);
         self.shapes.release(old);
-        self.allocs[alloc].resource = resource;
+        let before = std::mem::replace(&mut self.allocs[alloc].resource, resource);
+        if let Some(node) = self.allocs[alloc].reserved {
+            self.nodes[node].reservations.resize(&before, &self.allocs[alloc].resource);
+        }
         self.enqueue(alloc);
         if let Some(node) = self.allocs[alloc].reserved {
             // It may fit its node now, and others what it leaves of it.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Partition;
 use crate::{
     alloc::Phase,
-    node::Asked,
+    node::{Asked, Reservations},
     resources::Resource,
     types::{AllocIx, AppIx, AppState, NodeIx, QueueIx},
     ugm::Live,
@@ -100,10 +100,15 @@ impl Partition {
             let held = reserved.remove(&ix).unwrap_or_default();
             report.count(name, "number of reservations", node.reservations.len() as u64, held);
             let mut claimed = Resource::new();
-            for claim in node.reservations.iter().filter_map(|ask| self.claims.get(ask)) {
+            for claim in node.reservations.iter().filter_map(|ask| self.claims.get(&ask)) {
                 claimed.add(&claim.resource);
             }
             report.check(name, "claimed", &node.claimed, &claimed);
+            let mut counted = Reservations::default();
+            for row in node.reservations.iter().map(|ask| &self.allocs[ask]) {
+                counted.count(&row.resource, row.spec.required_node.is_some());
+            }
+            report.check(name, "wanted by those that reserve it", node.reservations.wanted(), counted.wanted());
             let asked = asked.remove(&ix).unwrap_or_default();
             report.check(name, "charged while the shim is asked", &node.asked.amount, &asked.amount);
             report.count(name, "number charged while the shim is asked", node.asked.count, asked.count);
@@ -118,8 +123,8 @@ impl Partition {
         }
         report.check(|| "partition".into(), "total", &self.total, &total);
         report.count(|| "partition".into(), "number of reservations", self.reservations, reservations);
-        let reserved = self.nodes.values().flat_map(|node| &node.reservations);
-        let parts = reserved.filter(|ask| self.allocs[**ask].is_placeholder()).count() as u64;
+        let reserved = self.nodes.values().flat_map(|node| node.reservations.iter());
+        let parts = reserved.filter(|ask| self.allocs[*ask].is_placeholder()).count() as u64;
         report.count(
             || "partition".into(),
             "placeholders that reserve",

@@ -589,7 +589,7 @@ impl<'a> Explainer<'a> {
             Unfit::TooSmall
         } else if !node.available.fits(resource) {
             Unfit::Full
-        } else if node.reservations.iter().any(|other| *other != ask) {
+        } else if node.reservations.iter().any(|other| other != ask) {
             Unfit::Reserved
         } else if partition.ask_shim && partition.is_refused(ask, at) {
             Unfit::Refused
@@ -673,7 +673,7 @@ impl<'a> Explainer<'a> {
 
     fn kept_for(&self, at: NodeIx, ask: AllocIx) -> Option<KeptFor> {
         let node = &self.partition.nodes[at];
-        let other = &self.partition.allocs[*node.reservations.iter().find(|other| **other != ask)?];
+        let other = &self.partition.allocs[node.reservations.iter().find(|other| *other != ask)?];
         let app = self.partition.apps[other.app].id.clone();
         Some(KeptFor { node: node.spec.id.clone(), app, key: other.spec.key.clone() })
     }
@@ -688,7 +688,7 @@ impl Partition {
     /// The node has room for the ask beside what is reserved for others, and takes allocations.
     fn has_open_room(&self, node: NodeIx, resource: &Resource, ask: AllocIx) -> bool {
         let Some(row) = self.nodes.get(node).filter(|row| row.schedulable()) else { return false };
-        let others = row.reservations.iter().any(|other| *other != ask);
+        let others = row.reservations.iter().any(|other| other != ask);
         row.capacity.fits(resource)
             && row.available.fits(resource)
             && (!others || self.is_shared(node) && self.open_room(node).fits(resource))

@@ -123,7 +123,7 @@ impl Partition {
             allocs: Vec::new(),
             newest: Default::default(),
             foreign: imbl::OrdMap::new(),
-            reservations: Vec::new(),
+            reservations: Rare::default(),
             claimed: Rare::default(),
             rank,
             sort_key: None,
@@ -272,7 +272,7 @@ impl Partition {
 
     /// A node that shrank is not kept for asks that it can never hold (R2.29).
     fn drop_impossible_reservations(&mut self, ix: NodeIx, cx: &mut Cx) {
-        for ask in self.nodes[ix].reservations.clone() {
+        for ask in self.nodes[ix].reservations.clone().iter() {
             if !self.nodes[ix].capacity.fits(&self.allocs[ask].resource) {
                 self.let_go(ask, cx);
             }
@@ -446,7 +446,7 @@ impl Partition {
             None,
         );
         self.reindex(ix);
-        for ask in self.nodes[ix].reservations.clone() {
+        for ask in self.nodes[ix].reservations.clone().iter() {
             self.let_go(ask, cx);
         }
         self.drop_questions_of_node(ix, cx);

@@ -25,9 +25,11 @@ impl Partition {
             return Err(Hold::RequiredNode);
         }
         // R5.41: ordinary reservations on the node give way.
-        for other in self.nodes[node].reservations.clone() {
-            if self.allocs[other].spec.required_node.is_none() {
-                self.let_go(other, cx);
+        if self.nodes[node].reservations.has_ordinary() {
+            for other in self.nodes[node].reservations.clone().iter() {
+                if self.allocs[other].spec.required_node.is_none() {
+                    self.let_go(other, cx);
+                }
             }
         }
         let mut reserved = false;

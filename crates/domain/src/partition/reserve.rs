@@ -42,8 +42,9 @@ impl Partition {
             // No limit of running applications keeps its other asks any more.
             self.rouse_parked(app);
         }
+        let required = self.allocs[alloc].spec.required_node.is_some();
         let row = &mut self.nodes[node];
-        row.reservations.push(alloc);
+        row.reservations.push(alloc, &resource, required);
         let id = row.spec.id.clone();
         cx.event_of(EventKind::Node, &id, &key, Change::Add, Detail::NodeReservation, &resource);
         if self.all_container_states {
@@ -64,9 +65,20 @@ impl Partition {
         if self.allocs[alloc].reserved.is_none() {
             return;
         }
+        let claimed = self.has_claim(alloc);
         self.lose_claim(alloc);
         if let Some(node) = self.end_reservation(alloc, cx) {
+            self.left_by_reservation(node, claimed);
+        }
+    }
+
+    /// A reservation of a node is gone: others may have what was kept for it. Those that have reserved the node themselves were kept
+    /// off it by a claim at most, else none of them needs to look again.
+    fn left_by_reservation(&mut self, node: NodeIx, claimed: bool) {
+        if claimed {
             self.unblock_shapes(node);
+        } else {
+            self.unblock_open_shapes(node);
         }
     }
 
@@ -81,10 +93,10 @@ impl Partition {
         if self.allocs[alloc].reserved.is_none() {
             return;
         }
-        let was_open = self.is_shared(node);
+        let (was_open, claimed) = (self.is_shared(node), self.has_claim(alloc));
         self.use_claim(alloc);
         match self.end_reservation(alloc, cx) {
-            Some(other) if other != node => self.unblock_shapes(other),
+            Some(other) if other != node => self.left_by_reservation(other, claimed),
             // Others could not use what it leaves of the node.
             Some(_) if !was_open && self.is_shared(node) => {
                 let mut room = self.open_room(node);
@@ -106,7 +118,8 @@ impl Partition {
         self.reserved_placeholders.remove(&alloc);
         let row = &self.allocs[alloc];
         let (app, key, resource) = (row.app, row.spec.key.clone(), row.resource.clone());
-        if row.spec.required_node.is_some() {
+        let required = row.spec.required_node.is_some();
+        if required {
             self.next_may_reserve(alloc);
         }
         let app_row = &mut self.apps[app];
@@ -125,7 +138,7 @@ impl Partition {
             }
         }
         let row = &mut self.nodes[node];
-        row.reservations.retain(|reserved| *reserved != alloc);
+        row.reservations.remove(alloc, &resource, required);
         let id = row.spec.id.clone();
         cx.event_of(EventKind::Node, &id, &key, Change::Remove, Detail::NodeReservation, &resource);
         self.reindex(node);
@@ -262,8 +275,8 @@ impl Partition {
 
     /// A node that drains is kept for few alone: the others look for another, and preempt anew if they had.
     pub(super) fn end_reservations_of_drained(&mut self, node: NodeIx, cx: &mut Cx) {
-        let mut lost = self.nodes[node].reservations.clone();
-        lost.retain(|alloc| !self.may_have_drained(*alloc, node));
+        let reserved = self.nodes[node].reservations.iter();
+        let lost: Vec<AllocIx> = reserved.filter(|alloc| !self.may_have_drained(*alloc, node)).collect();
         for alloc in lost {
             self.let_go(alloc, cx);
         }

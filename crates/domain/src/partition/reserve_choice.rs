@@ -497,7 +497,7 @@ impl Partition {
 
     /// All that reserve the node wait for room there, and nothing was preempted for them: what they do not need is open.
     pub(super) fn is_shared(&self, node: NodeIx) -> bool {
-        self.nodes[node].reservations.iter().all(|alloc| self.is_for_waiting(*alloc))
+        self.nodes[node].reservations.iter().all(|alloc| self.is_for_waiting(alloc))
     }
 
     /// What others may use of the node that an ask has reserved has changed.
@@ -511,11 +511,9 @@ impl Partition {
     pub(super) fn open_room(&self, node: NodeIx) -> Resource {
         let row = &self.nodes[node];
         let mut room = row.available.value();
-        for alloc in &row.reservations {
-            for (kind, need) in self.allocs[*alloc].resource.iter() {
-                let free = room.amount(kind);
-                room.set(kind.clone(), (free - need).max(0).min(free));
-            }
+        for (kind, wanted) in row.reservations.wanted().iter() {
+            let free = room.amount(kind);
+            room.set(kind.clone(), (free - wanted).max(0).min(free));
         }
         room
     }

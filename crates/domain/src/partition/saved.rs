@@ -244,11 +244,23 @@ impl Partition {
         partition.date_nodes();
         partition.find_untold();
         partition.put_in_order();
-        let reserved = partition.nodes.values().flat_map(|node| &node.reservations).copied();
-        partition.reserved_placeholders = reserved.filter(|ask| partition.allocs[*ask].is_placeholder()).collect();
+        partition.count_reservations();
         partition.ugm.limit_again(limits_of(&conf).iter().map(|(path, entries)| (path, *entries)));
         partition.promise_users();
         Ok(partition)
+    }
+
+    /// What was read tells only which asks reserve a node.
+    fn count_reservations(&mut self) {
+        for node in self.nodes.keys() {
+            for ask in self.nodes[node].reservations.clone().iter() {
+                let row = &self.allocs[ask];
+                if row.is_placeholder() {
+                    self.reserved_placeholders.insert(ask);
+                }
+                self.nodes[node].reservations.count(&row.resource, row.spec.required_node.is_some());
+            }
+        }
     }
 
     /// Those of all queues, and of the queues of all applications.

@@ -136,12 +136,20 @@ impl Partition {
         if crate::planted!("room-unnoticed") {
             return;
         }
-        self.questions.room_news += 1;
         if !self.nodes[node].reservations.is_empty() {
             // Whoever reserved it looks again.
-            let reserved = self.nodes[node].reservations.to_vec();
+            let reserved: Vec<AllocIx> = self.nodes[node].reservations.iter().collect();
             self.ripen(reserved);
         }
+        self.unblock_open_shapes(node);
+    }
+
+    /// More of a node is open to those that have not reserved it.
+    pub(super) fn unblock_open_shapes(&mut self, node: NodeIx) {
+        if crate::planted!("room-unnoticed") {
+            return;
+        }
+        self.questions.room_news += 1;
         let row = &self.nodes[node];
         let available = if row.reservations.is_empty() { row.available.value() } else { self.open_room(node) };
         self.unblock_shapes_within(node, &available);

@@ -148,7 +148,7 @@ impl Partition {
             };
             victims.extend(further);
         }
-        let other = self.nodes[node].reservations.iter().copied().find(|other| *other != alloc);
+        let other = self.nodes[node].reservations.iter().find(|other| *other != alloc);
         if let Some(other) = other {
             self.let_go(other, cx);
         }

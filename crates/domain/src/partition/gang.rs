@@ -213,7 +213,11 @@ impl Partition {
     /// What gangs that have begun still wait for counts as used.
     pub(super) fn gang_level(&self, app: AppIx) -> Option<QueueIx> {
         let ask = self.gang_to_begin(app)?;
-        let level = self.queue_fits_gang(self.apps[app].queue, ask).err();
+        let row = &self.apps[app];
+        // What one has preempted for all of it is not to be had by the others before it is there.
+        let one_for_all = !row.claimed.is_empty() && self.gang_claimant(app).is_some();
+        let own = if one_for_all { Rare::default() } else { row.claimed.clone() };
+        let level = self.queue_fits_gang(row.queue, ask, &own).err();
         level.filter(|level| *level != self.root)
     }
 

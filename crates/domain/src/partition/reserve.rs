@@ -333,9 +333,12 @@ impl Partition {
     /// that has not begun (SEEDS S11): they let go of it. With `all` so do those that only wait for room, whose limit is
     /// otherwise seldom used up for long (R5.30). True where some did.
     pub(super) fn end_reservations_in_vain(&mut self, all: bool, cx: &mut Cx) -> bool {
+        let mut gangs = BTreeMap::new();
         let in_vain = |alloc: &AllocIx| {
             let row = &self.allocs[*alloc];
-            row.phase == Phase::Pending && self.gang_level(row.app).is_some() && !self.is_for_gang(*alloc)
+            row.phase == Phase::Pending
+                && *gangs.entry(row.app).or_insert_with(|| self.gang_level(row.app).is_some())
+                && !self.is_for_gang(*alloc)
         };
         let mut held: Vec<AllocIx> = self.reserved_placeholders.iter().copied().filter(in_vain).collect();
         for app in self.reserved_apps.iter().filter(|_| all || !self.required_asks.is_empty()) {

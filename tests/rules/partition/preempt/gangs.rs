@@ -277,3 +277,35 @@ fn a_gang_of_which_only_a_placeholder_was_preempted_has_not_run() {
     env.ask(vec![Ask::new("gang", "r1", 10)]);
     assert!(env.heard().contains(&"new r1 on n1".to_owned()));
 }
+
+#[test]
+fn a_gang_as_large_as_the_max_of_its_queue_keeps_what_its_first_part_preempted_for() {
+    // SEEDS S11: what is promised to a part of it is a part of what it wants.
+    let resources = "resources: {guaranteed: {memory: 30}, max: {memory: 30}}, properties: {preemption.delay: 1s}";
+    let mut env = Env::calm(&tree(&format!("{{name: a, {resources}}}, {{name: b}}")));
+    env.node("n1", 30);
+    env.app("app-b", "root.b");
+    env.ask((0..3).map(|n| Ask::new("app-b", &format!("v{n}"), 10).preempts()).collect());
+    let item = AddApplication {
+        id: "gang".into(),
+        queue: "root.a".into(),
+        placeholder_ask: Some(res(30, 30)),
+        timeout_millis: 60_000,
+        ..env.by("alice")
+    };
+    env.add_app(item);
+    env.ask((0..3).map(placeholder).collect());
+    env.heard();
+    env.pass(2);
+    let mut gone = preempted(&mut env);
+    env.confirm_all();
+    gone += preempted(&mut env);
+    env.pass(1);
+    env.confirm_all();
+    gone += preempted(&mut env);
+    assert_eq!((gone, env.partition.placeholders), (3, 3), "within 3 s");
+    for app in ["gang", "app-b"] {
+        env.remove_app(app);
+    }
+    env.assert_empty();
+}

@@ -70,9 +70,14 @@ pub enum Reason {
 
 /// What of a queue is kept for asks that have preempted, beside what their victims still have there.
 fn promised(row: &Queue, kind: &ResourceType) -> i128 {
+    promised_beside(row, 0, kind)
+}
+
+/// The same for all but those to which so much is promised.
+fn promised_beside(row: &Queue, own: i128, kind: &ResourceType) -> i128 {
     match row.claimed.is_empty() {
         true => 0,
-        false => (row.claimed.amount(kind) - row.preempting.amount(kind)).max(0),
+        false => (row.claimed.amount(kind) - own - row.preempting.amount(kind)).max(0),
     }
 }
 
@@ -111,9 +116,12 @@ impl Partition {
         self.level_without_room(queue, request, promised)
     }
 
-    /// The same for a whole gang: what is kept for those that have begun counts as well (SEEDS S11).
-    pub(super) fn queue_fits_gang(&self, queue: QueueIx, request: &Resource) -> Result<(), QueueIx> {
-        self.level_without_room(queue, request, |row, kind| promised(row, kind) + row.awaited.amount(kind))
+    /// The same for a whole gang: what is kept for those that have begun counts as well (SEEDS S11), but not what is promised to a
+    /// part of it.
+    pub(super) fn queue_fits_gang(&self, queue: QueueIx, request: &Resource, own: &Resource) -> Result<(), QueueIx> {
+        self.level_without_room(queue, request, |row, kind| {
+            promised_beside(row, own.amount(kind), kind) + row.awaited.amount(kind)
+        })
     }
 
     /// The same for one whose ask has preempted for all of it: what is promised is its own.

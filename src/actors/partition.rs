@@ -13,7 +13,12 @@ mod teardown;
 mod traced;
 mod waits;
 
-use std::{collections::VecDeque, rc::Rc, sync::Arc, time::Instant};
+use std::{
+    collections::VecDeque,
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use actix::prelude::*;
 use tokio::sync::oneshot;
@@ -56,6 +61,8 @@ const WITHHELD: usize = 4096;
 const CHUNK: usize = 64;
 /// Decisions of one slice at most.
 const SLICE: usize = 1024;
+/// Time for which submissions of one request enter before others have their turn.
+const PIECE: Duration = Duration::from_millis(1);
 /// Time of one slice at most.
 const SLICE_NANOS: u128 = 300_000;
 
@@ -79,6 +86,8 @@ pub struct PartitionActor {
     inbox: VecDeque<Commands>,
     /// The batch for which groups are being looked up, as it came.
     resolving: Option<Commands>,
+    /// What is left of the batch that is being applied, while others have their turn.
+    rest: Option<Commands>,
     /// Releases that are sent once more at the end of this turn.
     again: Vec<Released>,
     /// Who waits for its end, from when that begins.
@@ -149,6 +158,7 @@ impl PartitionActor {
             recorder,
             inbox: VecDeque::new(),
             resolving: None,
+            rest: None,
             again: Vec::new(),
             ended: Vec::new(),
             slicing: false,
@@ -196,34 +206,91 @@ impl PartitionActor {
     /// Applies the batches that have arrived, as long as no groups are being looked up.
     fn drain(&mut self, ctx: &mut Context<Self>) {
         while self.resolving.is_none()
+            && self.rest.is_none()
             && !self.is_ending()
-            && let Some(mut batch) = self.inbox.pop_front()
+            && let Some(batch) = self.inbox.pop_front()
         {
             if self.partition.conf.resolver != Resolver::None && has_unresolved(&batch.commands) {
                 self.resolve(batch, ctx);
                 return;
             }
-            let commands = std::mem::take(&mut batch.commands);
-            self.traced.enters(&commands, batch.permit.as_ref(), &self.setup.internal);
-            // Where it is recorded, with the slice that is asked for.
-            self.give_back(batch.permit.take_if(|_| self.recorder.is_some()));
-            self.submit(commands, ctx);
-            // The credits of the request go back here.
-            drop(batch);
+            self.submit(batch, ctx);
         }
     }
 
     /// Applies a request of the shim. What comes of it leaves with the slice that it asks for: a request and the placement
     /// that it makes possible are one message to each receiver, and wake it once.
-    fn submit(&mut self, commands: Vec<Command>, ctx: &mut Context<Self>) {
-        let now = self.now();
-        for command in commands {
-            self.enter(command, now);
+    fn submit(&mut self, batch: Commands, ctx: &mut Context<Self>) {
+        self.traced.enters(&batch.commands, batch.permit.as_ref(), &self.setup.internal);
+        self.go_on(batch, ctx);
+    }
+
+    /// Applies what is left of a request. Others on this thread have their turn where its submissions take long; nothing leaves
+    /// meanwhile, so that all of it is in one record.
+    fn go_on(&mut self, mut batch: Commands, ctx: &mut Context<Self>) {
+        let (began, now) = (Instant::now(), self.now());
+        let mut commands = std::mem::take(&mut batch.commands).into_iter();
+        while let Some(command) = commands.next() {
+            match self.enter_until(command, now, began) {
+                None => {}
+                Some(rest) => {
+                    batch.commands = std::iter::once(rest).chain(commands).collect();
+                    self.rest = Some(batch);
+                    let yielded = tokio::task::yield_now().into_actor(self);
+                    ctx.spawn(yielded.map(|(), actor, ctx| {
+                        if actor.is_ending() {
+                            return;
+                        }
+                        if let Some(rest) = actor.rest.take() {
+                            actor.go_on(rest, ctx);
+                        }
+                        actor.drain(ctx);
+                    }));
+                    return;
+                }
+            }
         }
+        // Where it is recorded, with the slice that is asked for.
+        self.give_back(batch.permit.take_if(|_| self.recorder.is_some()));
         self.snapshot = None;
         if self.effects.len() >= WITHHELD {
             self.route();
         }
+        self.ask_for_slice(ctx);
+        // Else the credits of the request go back here.
+        drop(batch);
+    }
+
+    /// A command of a request enters the partition, submissions one by one. Gives what is left of it where the slice is used up.
+    fn enter_until(&mut self, command: Command, now: Nanos, began: Instant) -> Option<Command> {
+        let (new, remove) = match command {
+            Command::Applications { new, remove } if new.len() > 1 => (new, remove),
+            command => {
+                self.enter(command, now);
+                return None;
+            }
+        };
+        let mut new = new.into_iter();
+        while let Some(one) = new.next() {
+            self.enter(Command::Applications { new: vec![one], remove: Vec::new() }, now);
+            if new.len() > 0 && began.elapsed() >= PIECE {
+                return Some(Command::Applications { new: new.collect(), remove });
+            }
+        }
+        if !remove.is_empty() {
+            self.enter(Command::Applications { new: Vec::new(), remove }, now);
+        }
+        None
+    }
+
+    /// Applies at once what is left of a request.
+    fn finish(&mut self, ctx: &mut Context<Self>) {
+        let Some(mut batch) = self.rest.take() else { return };
+        let now = self.now();
+        for command in std::mem::take(&mut batch.commands) {
+            self.enter(command, now);
+        }
+        self.give_back(batch.permit.take_if(|_| self.recorder.is_some()));
         self.ask_for_slice(ctx);
     }
 
@@ -234,11 +301,8 @@ impl PartitionActor {
         self.resolving = Some(batch);
         let answer = self.ugm.send(Resolve(commands)).into_actor(self).map(|commands, actor, ctx| {
             let Some(mut batch) = actor.resolving.take() else { return };
-            let commands = commands.unwrap_or_default();
-            actor.traced.enters(&commands, batch.permit.as_ref(), &actor.setup.internal);
-            actor.give_back(batch.permit.take_if(|_| actor.recorder.is_some()));
-            actor.apply(commands, ctx);
-            drop(batch);
+            batch.commands = commands.unwrap_or_default();
+            actor.submit(batch, ctx);
             actor.drain(ctx);
         });
         ctx.spawn(answer);
@@ -272,6 +336,10 @@ impl PartitionActor {
     /// Chunks of decisions until the slice is used up; then others have their turn.
     fn slice(&mut self, ctx: &mut Context<Self>) {
         self.slicing = false;
+        if self.rest.is_some() {
+            // It is asked for again when all of the request is there.
+            return;
+        }
         let began = Instant::now();
         let (mut made, mut more) = (0, true);
         while more && made < SLICE && began.elapsed().as_nanos() < SLICE_NANOS {
@@ -336,6 +404,9 @@ impl PartitionActor {
 
     /// Effects leave grouped by receiver, each group in order; gives how many batches of events wait to be taken in.
     fn route(&mut self) -> usize {
+        if self.rest.is_some() && !self.is_ending() {
+            return 0;
+        }
         if self.effects.is_empty() && !self.recorder.as_ref().is_some_and(Recorder::is_urgent) {
             self.traced.rest();
             return 0;

@@ -1,6 +1,6 @@
 //! Access lists of queues (section 7.1 of the queue rules).
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{cell::OnceCell, collections::BTreeSet, fmt, sync::Arc};
 
 use super::coded::list;
 use super::names::is_user_name;
@@ -70,8 +70,37 @@ impl Acl {
     }
 
     /// Everyone, then the user, then any of the groups (ACL-010).
-    pub fn allows(&self, user: &str, groups: &[Arc<str>]) -> bool {
-        self.everyone || self.users.contains(user) || groups.iter().any(|group| self.groups.contains(group))
+    pub fn allows(&self, user: &str, groups: &Groups<'_>) -> bool {
+        self.everyone || self.users.contains(user) || groups.are_among(&self.groups)
+    }
+}
+
+/// The groups of a user, to be compared with many lists of groups.
+#[derive(Clone, Debug, Default)]
+pub struct Groups<'a> {
+    list: &'a [Arc<str>],
+    /// Made when they are first compared with a shorter list.
+    set: OnceCell<BTreeSet<&'a str>>,
+}
+
+impl<'a> Groups<'a> {
+    /// These.
+    pub fn new(list: &'a [Arc<str>]) -> Groups<'a> {
+        Groups { list, set: OnceCell::new() }
+    }
+
+    /// One of them is in the list. It costs a look for each of the shorter of both.
+    pub fn are_among(&self, names: &BTreeSet<Arc<str>>) -> bool {
+        if self.list.len() <= names.len() {
+            return self.list.iter().any(|group| names.contains(group));
+        }
+        let set = || self.set.get_or_init(|| self.list.iter().map(|group| &**group).collect());
+        names.iter().any(|name| set().contains(&**name))
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.list.iter()
     }
 }
 
@@ -143,10 +172,11 @@ mod tests {
         // ACL-007, ACL-010
         let acl = Acl::parse("alice dev").unwrap();
         let groups = |list: &[&str]| list.iter().map(|g| Arc::from(*g)).collect::<Vec<Arc<str>>>();
-        assert!(acl.allows("alice", &[]));
-        assert!(acl.allows("bob", &groups(&["x", "dev"])));
-        assert!(!acl.allows("Alice", &groups(&["DEV"])));
-        assert!(!acl.allows("dev", &groups(&["alice"])));
-        assert!(!Acl::default().allows("alice", &[]) && Acl::everyone().allows("", &[]));
+        let allows = |acl: &Acl, user: &str, of: &[&str]| acl.allows(user, &Groups::new(&groups(of)));
+        assert!(allows(&acl, "alice", &[]));
+        assert!(allows(&acl, "bob", &["x", "dev"]) && allows(&acl, "bob", &["dev"]));
+        assert!(!allows(&acl, "Alice", &["DEV"]) && !allows(&acl, "bob", &["x", "y"]));
+        assert!(!allows(&acl, "dev", &["alice"]));
+        assert!(!allows(&Acl::default(), "alice", &[]) && allows(&Acl::everyone(), "", &[]));
     }
 }

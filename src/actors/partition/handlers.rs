@@ -132,7 +132,9 @@ impl Handler<GetTables> for PartitionActor {
 impl Handler<Save> for PartitionActor {
     type Result = ResponseFuture<Saved>;
 
-    fn handle(&mut self, _msg: Save, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, _msg: Save, ctx: &mut Self::Context) -> Self::Result {
+        // A request is in one record, before which nothing of it is saved.
+        self.finish(ctx);
         // What was only noted has to be recorded before what follows from it is saved.
         if !self.effects.is_empty() || self.recorder.as_ref().is_some_and(|recorder| !recorder.is_empty()) {
             self.leave(false);

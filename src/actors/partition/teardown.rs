@@ -50,7 +50,8 @@ impl PartitionActor {
     fn end(&mut self, ctx: &mut Context<Self>) {
         // What still waited is answered by a partition that takes nothing any more.
         let now = self.now();
-        for batch in self.resolving.take().into_iter().chain(std::mem::take(&mut self.inbox)) {
+        let begun = self.rest.take().into_iter().chain(self.resolving.take());
+        for batch in begun.chain(std::mem::take(&mut self.inbox)) {
             self.give_back(batch.permit);
             for command in batch.commands {
                 self.enter(command, now);

@@ -183,3 +183,41 @@ async fn what_comes_meanwhile_is_refused_when_nothing_is_left() {
     assert!(reasons.iter().all(|reason| reason.contains("[rm-1]large is stopped")), "{reasons:?}");
     assert!(!partition.connected());
 }
+
+#[actix::test]
+async fn others_have_their_turn_while_many_applications_enter() {
+    const APPS: usize = 2_000;
+    let heard = Heard::default();
+    let (partition, other) = (start("[rm-1]large", &heard), start("[rm-2]small", &Heard::default()));
+    let turns = Arc::new(Mutex::new(0));
+    let counted = turns.clone();
+    let others = actix::spawn(async move {
+        loop {
+            other.send(GetSnapshot).await.unwrap();
+            *counted.lock().unwrap() += 1;
+        }
+    });
+    // What comes behind it waits for all of it, and so does what it is told.
+    let id = |n: usize| format!("app-{n:05}");
+    let new = (0..APPS).map(|n| app(&id(n))).collect();
+    partition.do_send(request(vec![Command::Applications { new, remove: vec![id(0).into()] }]));
+    partition.do_send(request(vec![Command::Applications { new: vec![app("late")], remove: vec![id(1).into()] }]));
+    let (mut before, mut told) = (0, Vec::new());
+    while told.len() <= APPS {
+        tokio::task::yield_now().await;
+        told = heard.told.lock().unwrap().clone();
+        if told.is_empty() {
+            before = *turns.lock().unwrap();
+        }
+    }
+    others.abort();
+    assert!(before > 10, "{before} turns");
+    let accepted = told.iter().filter_map(|callback| match callback {
+        Callback::AcceptedApplication(id) => Some(id.to_string()),
+        _ => None,
+    });
+    assert!(accepted.eq((0..APPS).map(id).chain(["late".to_owned()])));
+    let snapshot = partition.send(GetSnapshot).await.unwrap();
+    assert!(snapshot.partition.app_by_id.get(&*id(1)).is_none() && snapshot.partition.app_by_id.len() == APPS - 1);
+    partition.send(StopPartition).await.unwrap();
+}

@@ -1,6 +1,7 @@
 //! Reading: where texts come from, the schema, and what becomes of an accepted one. The checks are in `validate`.
 
 use super::*;
+use crate::acl::Groups;
 use crate::{
     conf::{NodeSortPolicy, Resolver},
     placement::{Placement, QueueLookup, QueueStatus, Submission, place},
@@ -28,12 +29,13 @@ fn empty_text_is_the_default() {
         fn queue(&self, path: &str) -> Option<QueueStatus> {
             (path == "root").then_some(QueueStatus { leaf: false, draining: false })
         }
-        fn may_submit(&self, _: &str, _: &str, _: &[Arc<str>]) -> bool {
+        fn lets_submit(&self, _: &str, _: &str, _: &Groups<'_>) -> bool {
             true
         }
     }
     let tags = [("namespace".to_owned(), "web".to_owned())].into();
-    let app = Submission { app: "a", queue: "root.x", user: "u", groups: &[], tags: &tags, forced: false };
+    let app =
+        Submission { app: "a", queue: "root.x", user: "u", groups: Groups::default(), tags: &tags, forced: false };
     let placed = place(&partition.rules, &app, &OnlyRoot);
     assert_eq!(placed, Placement::Create { path: "root.web".into(), ancestor: "root".into() });
 }
@@ -264,7 +266,9 @@ fn queues_as_the_domain_sees_them() {
     assert_eq!((&*root.users[0], root.groups.len(), root.max_applications), ("u", 2, 3));
     assert_eq!(root.max_resources, None);
     let queue = &partition.root.children[0];
-    assert!(queue.admin_acl.allows("x", &[]) && queue.submit_acl.allows("y", &["dev".into()]));
+    assert!(
+        queue.admin_acl.allows("x", &Groups::default()) && queue.submit_acl.allows("y", &Groups::new(&["dev".into()]))
+    );
     assert_eq!(queue.guaranteed, Some(Resource::of(&[("vcore", 1000)])));
     assert_eq!(queue.max.as_ref().unwrap().named(), Resource::of(&[("vcore", 2000), ("memory", 0)]).named());
     assert_eq!(queue.limits[0].max_resources, Some(Resource::of(&[("vcore", 500)])));

@@ -10,6 +10,7 @@ use serde_json::{Deserializer, value::RawValue};
 
 use super::{Cx, Partition, queues::effective};
 use crate::{
+    acl::Groups,
     app::App,
     command::AddApplication,
     event::{Change, Detail, EventKind},
@@ -32,15 +33,10 @@ impl QueueLookup for Partition {
         Some(QueueStatus { leaf: row.leaf, draining: row.state == ObjectState::Draining })
     }
 
-    fn may_submit(&self, path: &str, user: &str, groups: &[Arc<str>]) -> bool {
-        if path == RECOVERY_QUEUE {
-            return false;
-        }
+    fn lets_submit(&self, path: &str, user: &str, groups: &Groups<'_>) -> bool {
         self.queue_by_path.get(path).is_some_and(|queue| {
-            self.path(*queue).any(|ix| {
-                let row = &self.queues[ix];
-                row.submit_acl.allows(user, groups) || row.admin_acl.allows(user, groups)
-            })
+            let row = &self.queues[*queue];
+            row.submit_acl.allows(user, groups) || row.admin_acl.allows(user, groups)
         })
     }
 }
@@ -57,7 +53,7 @@ impl Partition {
             app: &item.id,
             queue: &item.queue,
             user: &row.user,
-            groups: &row.groups,
+            groups: Groups::new(&row.groups),
             tags: &item.tags,
             forced: row.forced,
         };

@@ -1,12 +1,13 @@
 //! Running the rules (PLC-001, PLC-007, PLC-010–PLC-019, PLC-030–PLC-045).
 
-use std::sync::Arc;
+use std::{cell::RefCell, collections::BTreeMap, iter::successors};
 
 use super::{
     reason,
     rule::{RuleConf, RuleKind, is_qualified},
 };
 use crate::{
+    acl::Groups,
     names::{INVALID_QUEUE_NAME, MAX_QUEUE_LEVELS, is_queue_name, too_many_levels},
     queue::RECOVERY_QUEUE,
     sorted::Texts,
@@ -16,7 +17,7 @@ use crate::{
 pub const FORCE_TAG: &str = "application.create.force";
 
 /// What the rules know of an application.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Submission<'a> {
     /// Application id, for the texts.
     pub app: &'a str,
@@ -25,7 +26,7 @@ pub struct Submission<'a> {
     /// Name of the user who submitted it.
     pub user: &'a str,
     /// Groups of the owner.
-    pub groups: &'a [Arc<str>],
+    pub groups: Groups<'a>,
     /// Tags of the application, by name.
     pub tags: &'a Texts,
     /// Its creation is forced: it goes to the recovery queue rather than nowhere.
@@ -36,9 +37,46 @@ pub struct Submission<'a> {
 pub trait QueueLookup {
     /// The queue at a path, `None` where there is none.
     fn queue(&self, path: &str) -> Option<QueueStatus>;
-    /// The user may submit at this existing queue: by it or by one of its ancestors (ACL-010); never at the recovery
-    /// queue (ACL-014).
-    fn may_submit(&self, path: &str, user: &str, groups: &[Arc<str>]) -> bool;
+    /// The lists of this existing queue let the user submit at it and below it (ACL-010).
+    fn lets_submit(&self, path: &str, user: &str, groups: &Groups<'_>) -> bool;
+}
+
+/// The user may submit at this existing queue: by it or by one of its ancestors (ACL-010); never at the recovery queue (ACL-014).
+pub fn may_submit(queues: &dyn QueueLookup, path: &str, user: &str, groups: &Groups<'_>) -> bool {
+    path != RECOVERY_QUEUE && up(path).any(|path| queues.lets_submit(path, user, groups))
+}
+
+/// A path and those of its ancestors, up to root.
+fn up(path: &str) -> impl Iterator<Item = &str> {
+    successors(Some(path), |path| path.rsplit_once('.').map(|(above, _)| above))
+}
+
+/// One evaluation: what it knows already of who may submit where, since many rules may lead to the same queues.
+struct Evaluation<'e, 'a> {
+    app: &'e Submission<'a>,
+    queues: &'e dyn QueueLookup,
+    may_submit: RefCell<BTreeMap<String, bool>>,
+}
+
+impl Evaluation<'_, '_> {
+    /// See [`may_submit`].
+    fn may_submit(&self, path: &str) -> bool {
+        if path == RECOVERY_QUEUE {
+            return false;
+        }
+        let mut known = self.may_submit.borrow_mut();
+        let mut new = Vec::new();
+        let may = up(path).find_map(|path| {
+            if let Some(may) = known.get(path) {
+                return Some(*may);
+            }
+            new.push(path.to_owned());
+            self.queues.lets_submit(path, self.app.user, &self.app.groups).then_some(true)
+        });
+        let may = may.unwrap_or(false);
+        known.extend(new.into_iter().map(|path| (path, may)));
+        may
+    }
 }
 
 /// See [`QueueLookup`].
@@ -92,10 +130,11 @@ pub fn place(rules: &[RuleConf], app: &Submission<'_>, queues: &dyn QueueLookup)
     if rules.is_empty() {
         return nowhere(reason::not_placed(app.app, reason::NO_MATCH));
     }
+    let of = Evaluation { app, queues, may_submit: RefCell::default() };
     let mut failed = None;
     let mut not_created = None;
     for rule in rules {
-        match run(rule, app, queues).map(|path| path.map(|path| accept(&path, app, queues))) {
+        match run(rule, app, queues).map(|path| path.map(|path| of.accept(&path))) {
             Ok(Some(Accepted::Yes(placement))) => return placement,
             Ok(Some(Accepted::NotCreated { reason, queue })) => {
                 not_created = not_created.or(Some(Placement::Rejected { reason, queue }));
@@ -110,7 +149,7 @@ pub fn place(rules: &[RuleConf], app: &Submission<'_>, queues: &dyn QueueLookup)
     }
     // It is never made for this (PLC-040).
     if queues.queue("root.default").is_some()
-        && let Accepted::Yes(placement) = accept("root.default", app, queues)
+        && let Accepted::Yes(placement) = of.accept("root.default")
     {
         return placement;
     }
@@ -133,7 +172,7 @@ fn run(rule: &RuleConf, app: &Submission<'_>, queues: &dyn QueueLookup) -> Resul
         RuleKind::Tag { name } => tag(app.tags, name).unwrap_or_default(),
     };
     let no_input = input.is_empty() && matches!(rule.kind, RuleKind::Provided | RuleKind::Tag { .. });
-    if no_input || !rule.filter.admits(app.user, app.groups) {
+    if no_input || !rule.filter.admits(app.user, &app.groups) {
         return Ok(None);
     }
     let (qualified, name) = match &rule.kind {
@@ -184,44 +223,47 @@ enum Accepted {
     Reserved(String),
 }
 
-/// Tests what a rule gave (PLC-030–PLC-035, PLC-044).
-fn accept(path: &str, app: &Submission<'_>, queues: &dyn QueueLookup) -> Accepted {
-    let key = path.to_ascii_lowercase();
-    if let Some(queue) = queues.queue(&key) {
-        // Only recovery itself may use the recovery queue (PLC-045).
-        let usable = queue.leaf && !queue.draining && key != RECOVERY_QUEUE;
-        return match usable && queues.may_submit(&key, app.user, app.groups) {
-            true => Accepted::Yes(Placement::Existing { path: key }),
-            false => Accepted::No,
+impl Evaluation<'_, '_> {
+    /// Tests what a rule gave (PLC-030–PLC-035, PLC-044).
+    fn accept(&self, path: &str) -> Accepted {
+        let (app, queues) = (self.app, self.queues);
+        let key = path.to_ascii_lowercase();
+        if let Some(queue) = queues.queue(&key) {
+            // Only recovery itself may use the recovery queue (PLC-045).
+            let usable = queue.leaf && !queue.draining && key != RECOVERY_QUEUE;
+            return match usable && self.may_submit(&key) {
+                true => Accepted::Yes(Placement::Existing { path: key }),
+                false => Accepted::No,
+            };
+        }
+        let mut ancestor = key.as_str();
+        let status = loop {
+            match ancestor.rsplit_once('.') {
+                Some((above, _)) => ancestor = above,
+                // Not even root is there.
+                None => return Accepted::No,
+            }
+            if let Some(status) = queues.queue(ancestor) {
+                break status;
+            }
         };
-    }
-    let mut ancestor = key.as_str();
-    let status = loop {
-        match ancestor.rsplit_once('.') {
-            Some((above, _)) => ancestor = above,
-            // Not even root is there.
-            None => return Accepted::No,
+        if !self.may_submit(ancestor) {
+            return Accepted::No;
         }
-        if let Some(status) = queues.queue(ancestor) {
-            break status;
+        if key[ancestor.len()..].split('.').any(|name| name == RECOVERY_NAME) {
+            return Accepted::Reserved(reason::not_created(app.app, path, reason::reserved_name()));
         }
-    };
-    if !queues.may_submit(ancestor, app.user, app.groups) {
-        return Accepted::No;
+        if status.leaf {
+            let reason = reason::not_created(app.app, path, reason::below_leaf(path, ancestor));
+            return Accepted::NotCreated { reason, queue: path.to_owned() };
+        }
+        if status.draining {
+            let reason = reason::not_created(app.app, path, reason::below_draining(ancestor));
+            return Accepted::NotCreated { reason, queue: path.to_owned() };
+        }
+        let ancestor = ancestor.to_owned();
+        Accepted::Yes(Placement::Create { path: key, ancestor })
     }
-    if key[ancestor.len()..].split('.').any(|name| name == RECOVERY_NAME) {
-        return Accepted::Reserved(reason::not_created(app.app, path, reason::reserved_name()));
-    }
-    if status.leaf {
-        let reason = reason::not_created(app.app, path, reason::below_leaf(path, ancestor));
-        return Accepted::NotCreated { reason, queue: path.to_owned() };
-    }
-    if status.draining {
-        let reason = reason::not_created(app.app, path, reason::below_draining(ancestor));
-        return Accepted::NotCreated { reason, queue: path.to_owned() };
-    }
-    let ancestor = ancestor.to_owned();
-    Accepted::Yes(Placement::Create { path: key, ancestor })
 }
 
 /// Name of the recovery queue, which no ordinary dynamic queue may have at any level (PLC-044).

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use regex::{Regex, RegexBuilder};
 
 use super::{re2, rule::FilterSpec};
+use crate::acl::Groups;
 use crate::coded::{Coded, Error, Reader, Writer, list, variants};
 use crate::names::{is_group_name, is_user_name};
 
@@ -80,6 +81,13 @@ impl Names {
         }
     }
 
+    fn matches_any(&self, groups: &Groups<'_>) -> bool {
+        match self {
+            Names::List(names) => groups.are_among(names),
+            Names::Older(_) | Names::Expression(_) => groups.iter().any(|group| self.matches(group)),
+        }
+    }
+
     fn build(entries: &[String], valid: fn(&str) -> bool) -> Result<Names, String> {
         match entries {
             [one] if is_expression(one) => Expression::new(one).map(Names::Expression).map_err(|why| {
@@ -150,8 +158,8 @@ impl Filter {
     }
 
     /// The rule is for this user with these groups (PLC-020, PLC-021).
-    pub fn admits(&self, user: &str, groups: &[Arc<str>]) -> bool {
-        let named = self.empty || self.users.matches(user) || groups.iter().any(|group| self.groups.matches(group));
+    pub fn admits(&self, user: &str, groups: &Groups<'_>) -> bool {
+        let named = self.empty || self.users.matches(user) || self.groups.matches_any(groups);
         named == (self.verdict == Verdict::Allow)
     }
 }
@@ -204,22 +212,22 @@ mod tests {
     #[test]
     fn empty_lists() {
         // PLC-020, test idea 99
-        assert!(filter("", &[], &[]).admits("bob", &[]));
-        assert!(filter("allow", &[], &[]).admits("bob", &[]));
-        assert!(!filter("deny", &[], &[]).admits("bob", &[]));
-        assert!(Filter::default().admits("bob", &[]));
+        assert!(filter("", &[], &[]).admits("bob", &Groups::default()));
+        assert!(filter("allow", &[], &[]).admits("bob", &Groups::default()));
+        assert!(!filter("deny", &[], &[]).admits("bob", &Groups::default()));
+        assert!(Filter::default().admits("bob", &Groups::default()));
     }
 
     #[test]
     fn verdicts() {
         // PLC-021
         let allow = filter("allow", &["alice"], &["dev", "ops"]);
-        assert!(allow.admits("alice", &[]) && allow.admits("bob", &groups(&["x", "ops"])));
-        assert!(!allow.admits("bob", &groups(&["x"])));
+        assert!(allow.admits("alice", &Groups::default()) && allow.admits("bob", &Groups::new(&groups(&["x", "ops"]))));
+        assert!(!allow.admits("bob", &Groups::new(&groups(&["x"]))));
         // PLC-022: capitals deny as well.
         for kind in ["deny", "DENY", "Deny"] {
             let deny = filter(kind, &["bob", "joe"], &[]);
-            assert!(!deny.admits("bob", &[]) && deny.admits("alice", &[]), "{kind}");
+            assert!(!deny.admits("bob", &Groups::default()) && deny.admits("alice", &Groups::default()), "{kind}");
         }
     }
 
@@ -228,12 +236,12 @@ mod tests {
         // PLC-023, test idea 101
         let dev = filter("", &[], &["dev*"]);
         for group in ["de", "xdev", "mydevops"] {
-            assert!(dev.admits("u", &groups(&["first", group, "third"])), "{group}");
+            assert!(dev.admits("u", &Groups::new(&groups(&["first", group, "third"]))), "{group}");
         }
-        assert!(!dev.admits("u", &groups(&["DEV"])));
-        assert!(filter("", &["svc$"], &[]).admits("other-svc", &[]));
-        assert!(filter("", &["{x}"], &[]).admits("a{x}b", &[]));
-        assert!(filter("", &["^a{2}\\{$"], &[]).admits("aa{", &[]));
+        assert!(!dev.admits("u", &Groups::new(&groups(&["DEV"]))));
+        assert!(filter("", &["svc$"], &[]).admits("other-svc", &Groups::default()));
+        assert!(filter("", &["{x}"], &[]).admits("a{x}b", &Groups::default()));
+        assert!(filter("", &["^a{2}\\{$"], &[]).admits("aa{", &Groups::default()));
         for refused in ["*", "(", "[", "a**", "\\p{Nobody}", &"(".repeat(300)] {
             assert!(Expression::new(refused).is_err(), "{refused}");
         }
@@ -277,8 +285,12 @@ mod tests {
     fn longer_lists_are_names() {
         // PLC-024, PLC-025, test idea 100
         let users = filter("", &["user1", "user*"], &[]);
-        assert!(users.admits("user1", &[]) && !users.admits("user2", &[]) && !users.admits("USER1", &[]));
-        assert!(!filter("", &["user!1", "b c"], &[]).admits("b c", &[]));
-        assert!(filter("deny", &["user!1", "b c"], &[]).admits("b c", &[]));
+        assert!(
+            users.admits("user1", &Groups::default())
+                && !users.admits("user2", &Groups::default())
+                && !users.admits("USER1", &Groups::default())
+        );
+        assert!(!filter("", &["user!1", "b c"], &[]).admits("b c", &Groups::default()));
+        assert!(filter("deny", &["user!1", "b c"], &[]).admits("b c", &Groups::default()));
     }
 }

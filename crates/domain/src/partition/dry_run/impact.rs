@@ -7,6 +7,7 @@ use std::{
 
 use super::{Exceeded, NotAdmitted};
 use crate::{
+    acl::Groups,
     app::App,
     partition::Partition,
     placement::{self, Placement, Submission},
@@ -92,7 +93,7 @@ impl Partition {
             app: &row.id,
             queue: &row.submitted_queue,
             user: &row.user,
-            groups: &row.groups,
+            groups: Groups::new(&row.groups),
             tags: &row.tags,
             forced: row.forced,
         };

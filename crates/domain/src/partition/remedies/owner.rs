@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::{Change, PREEMPTS_AGAIN, Search};
 use crate::{
+    acl::Groups,
     edit::Edit,
     node::Node,
-    placement::QueueLookup as _,
+    placement::may_submit,
     queue::{PreemptionSetting, Queue},
     resources::Resource,
     types::{Nanos, ObjectState},
@@ -37,10 +38,11 @@ impl Search<'_> {
         let row = &partition.apps[self.app];
         let own = &partition.queues[row.queue];
         let gang = row.gang.placeholder_ask.as_deref().unwrap_or(&self.wanted);
+        let groups = Groups::new(&row.groups);
         let fits = |queue: &Queue| {
             let ix = partition.queue_by_path.get(&queue.path).copied();
             let room = ix.is_some_and(|ix| partition.queue_has_room(ix, gang).is_ok());
-            room && partition.may_submit(&queue.path, &row.user, &row.groups)
+            room && may_submit(partition, &queue.path, &row.user, &groups)
         };
         let open = |queue: &&Queue| queue.leaf && queue.state == ObjectState::Active && queue.path != own.path;
         let mut others: Vec<&Queue> =

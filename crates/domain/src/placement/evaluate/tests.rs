@@ -1,31 +1,25 @@
-use std::collections::BTreeMap;
+use std::{cell::Cell, collections::BTreeMap};
 
 use super::{super::rule::*, *};
 use crate::placement::reason::NO_MATCH;
 
-/// Queues by path: leaf, draining, and who may submit (`*`: everybody); access is inherited from above.
-struct Tree(BTreeMap<&'static str, (bool, bool, &'static str)>);
+/// Queues by path: leaf, draining, and who may submit (`*`: everybody); access is inherited from above. How often
+/// somebody asked for it.
+struct Tree(BTreeMap<&'static str, (bool, bool, &'static str)>, Cell<u32>);
 
 impl QueueLookup for Tree {
     fn queue(&self, path: &str) -> Option<QueueStatus> {
         self.0.get(path).map(|(leaf, draining, _)| QueueStatus { leaf: *leaf, draining: *draining })
     }
 
-    fn may_submit(&self, path: &str, user: &str, _: &[Arc<str>]) -> bool {
-        let allowed =
-            |path: &str| self.0.get(path).is_some_and(|(.., who)| *who == "*" || who.split(',').any(|w| w == user));
-        let mut path = path;
-        path != RECOVERY_QUEUE
-            && loop {
-                if allowed(path) {
-                    break true;
-                }
-                match path.rsplit_once('.') {
-                    Some((above, _)) => path = above,
-                    None => break false,
-                }
-            }
+    fn lets_submit(&self, path: &str, user: &str, _: &Groups<'_>) -> bool {
+        self.1.set(self.1.get() + 1);
+        self.0.get(path).is_some_and(|(.., who)| *who == "*" || who.split(',').any(|w| w == user))
     }
+}
+
+fn tree_of(queues: BTreeMap<&'static str, (bool, bool, &'static str)>) -> Tree {
+    Tree(queues, Cell::new(0))
 }
 
 const LEAF: (bool, bool, &str) = (true, false, "");
@@ -34,7 +28,7 @@ const PARENT: (bool, bool, &str) = (false, false, "");
 fn open(queues: &[(&'static str, (bool, bool, &'static str))]) -> Tree {
     let mut tree = BTreeMap::from([("root", (false, false, "*"))]);
     tree.extend(queues.iter().copied());
-    Tree(tree)
+    tree_of(tree)
 }
 
 fn rule(name: &str, value: &str) -> RuleSpec {
@@ -59,7 +53,8 @@ fn placed(rules: &[RuleSpec], queue: &str, tree: &Tree) -> Placement {
 
 fn run_as(rules: &[RuleSpec], queue: &str, user: &str, tags: &[(&str, &str)], tree: &Tree) -> Placement {
     let tags = tags.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-    let app = Submission { app: "app-1", queue, user, groups: &[], tags: &tags, forced: is_forced(&tags) };
+    let app =
+        Submission { app: "app-1", queue, user, groups: Groups::default(), tags: &tags, forced: is_forced(&tags) };
     place(&build(rules), &app, tree)
 }
 
@@ -174,7 +169,7 @@ fn errors_do_not_defeat_later_rules() {
 #[test]
 fn unacceptable_queues_are_passed_over() {
     // PLC-032–PLC-034, test idea 102
-    let tree = Tree(BTreeMap::from([
+    let tree = tree_of(BTreeMap::from([
         ("root", PARENT),
         ("root.parent", (false, false, "*")),
         ("root.draining", (true, true, "*")),
@@ -225,7 +220,8 @@ fn the_default_queue_takes_what_no_queue_can_be_made_for() {
     }
     // PLC-032–PLC-034: one that takes nobody leaves the reason as it is.
     for default in [(true, true, "*"), (false, false, "*"), (true, false, "bob")] {
-        let tree = Tree(BTreeMap::from([("root", PARENT), ("root.a", (true, false, "*")), ("root.default", default)]));
+        let tree =
+            tree_of(BTreeMap::from([("root", PARENT), ("root.a", (true, false, "*")), ("root.default", default)]));
         let refused = placed(&rules, "root.a.gone", &tree);
         let below = "creation of queue root.a.gone failed parent is already a leaf: root.a";
         assert!(matches!(&refused, Placement::Rejected { reason, .. } if reason.ends_with(below)), "{refused:?}");
@@ -235,7 +231,7 @@ fn the_default_queue_takes_what_no_queue_can_be_made_for() {
 #[test]
 fn forced_applications() {
     // PLC-018, PLC-042, test idea 104
-    let tree = Tree(BTreeMap::from([
+    let tree = tree_of(BTreeMap::from([
         ("root", PARENT),
         ("root.ok", (true, false, "*")),
         ("root.p", (false, false, "*")),
@@ -291,7 +287,7 @@ fn default_queue() {
     // PLC-040, test idea 107
     let rules = [rule("provided", "")];
     for default in [(true, true, "*"), (false, false, "*"), (true, false, "bob")] {
-        let tree = Tree(BTreeMap::from([("root", PARENT), ("root.default", default)]));
+        let tree = tree_of(BTreeMap::from([("root", PARENT), ("root.default", default)]));
         assert_eq!(placed(&rules, "root.x", &tree), rejected(NO_MATCH));
     }
 }
@@ -333,4 +329,16 @@ fn no_rule_gives_a_path_of_more_than_64_levels() {
     let chain = [creating(below(rule("user", ""), creating(rule("fixed", &path(64)))))];
     let deep = placed(&chain, "", &tree);
     assert!(matches!(&deep, Placement::Rejected { reason, .. } if reason.contains("65 levels")), "{deep:?}");
+}
+
+#[test]
+fn rules_that_lead_to_the_same_queues_ask_once_who_may_submit() {
+    let names: [(&'static str, _); 3] = [("root.a", PARENT), ("root.a.b", PARENT), ("root.a.b.c", LEAF)];
+    let mut tree = open(&names);
+    tree.0.insert("root", (false, false, ""));
+    let rules: Vec<RuleSpec> = (0..1_000).map(|_| rule("fixed", "root.a.b.c")).collect();
+    assert!(matches!(placed(&rules, "", &tree), Placement::Rejected { .. }));
+    assert_eq!(tree.1.get(), 4);
+    tree.0.insert("root.a", (false, false, "alice"));
+    assert_eq!(placed(&rules, "", &tree), existing("root.a.b.c"));
 }

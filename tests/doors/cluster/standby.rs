@@ -162,7 +162,8 @@ async fn a_session_that_ends_is_not_shown_any_more_and_names_are_the_same_at_all
         let names = async || names_at(server).await;
         common::answer("the partitions", names, |names| *names == ["default", "[rm-2]default"]).await;
     }
-    let (status, told) = other.post("/api/v1/partition/default/queue/root.a/stop", json!({"reason": "x"})).await;
+    let (status, told) =
+        other.send("POST", "/api/v1/partition/default/queue/root.a/stop", &json!({"reason": "x"})).await;
     assert!(status == 307 || status == 404, "not of the queue of rm-2: {status} {told}");
     assert_eq!(leader.delete("/si/v1/rm/rm-1").await.0, 200);
     common::answer("the partitions", names, |names| *names == ["default"]).await;

@@ -41,7 +41,12 @@ impl World {
     /// What it looks like now.
     pub fn view(&self) -> View {
         let snapshot = Snapshot { epoch: 1, partition: self.partition.clone() };
-        View { rm: "mycluster".into(), shown: "default".into(), snapshot: Arc::new(snapshot) }
+        View {
+            rm: "mycluster".into(),
+            internal: "[mycluster]default".into(),
+            shown: "default".into(),
+            snapshot: Arc::new(snapshot),
+        }
     }
 
     /// Lets time pass in steps, scheduling at each.

@@ -181,6 +181,30 @@ fn recovered_placeholders_go_on_where_they_were() {
 }
 
 #[test]
+fn a_recovered_gang_whose_time_is_over_can_still_be_replaced() {
+    // R6.28: its placeholders come one by one, and what replaces them after that.
+    for style in ["Soft", "Hard"] {
+        let mut env = Env::new(QUEUES);
+        env.node("n1", 100);
+        let created = (env.now.0 / 1_000_000_000 - 3_600).to_string();
+        gang_of(&mut env, "app-1", 30, 60_000, style, &[("yunikorn.apache.org/creationTime", created)]);
+        env.ask(vec![Ask::new("app-1", "ph1", 10).placeholder("tg").on("n1")]);
+        env.pass(4);
+        env.ask(vec![Ask::new("app-1", "ph2", 10).placeholder("tg").on("n1")]);
+        assert_eq!(env.state("app-1"), Some(AppState::Accepted));
+        let mut late = env.partition.clone();
+        env.ask(vec![Ask::new("app-1", "r1", 10).group("tg"), Ask::new("app-1", "r2", 10).group("tg")]);
+        env.confirm_all();
+        assert_eq!(env.state("app-1"), Some(AppState::Running));
+        end(env);
+        // Not for ever.
+        late.apply(Command::Tick, Nanos::from_secs(1_000_010), &mut Vec::new());
+        let over = if style == "Hard" { AppState::Failing } else { AppState::Resuming };
+        assert_eq!(late.apps[late.app_by_id["app-1"]].state, over);
+    }
+}
+
+#[test]
 fn a_recovered_gang_with_real_allocations_runs() {
     // R3.10, R6.28: a real one that was bound is simply allocated.
     let mut env = Env::new(QUEUES);

@@ -32,19 +32,10 @@ impl Partition {
     pub(super) fn placeholder_allocated(&mut self, alloc: AllocIx, cx: &mut Cx) {
         let row = &self.allocs[alloc];
         let (app, group) = (row.app, row.spec.task_group.clone());
-        let timer = self.serial();
         let row = &mut self.apps[app];
         row.gang.replaceable.entry(group).or_default().insert(alloc);
         let begins = !std::mem::replace(&mut row.gang.started, true);
-        if row.gang.timer.is_none() && row.state != AppState::Failing {
-            // An application that announced no gang has an execution time instead, if any (SEEDS S6).
-            let timeout = match row.gang.placeholder_ask {
-                Some(_) => row.timeout,
-                None => gang_timeout(Some(row.timeout).filter(|t| *t > Nanos::ZERO), &row.tags, row.arrived),
-            };
-            self.deadlines.add(cx.now.plus(timeout), Deadline::Placeholder { app, timer });
-            self.gang_changes(app, |gang| gang.timer = Some(timer));
-        }
+        self.start_gang_timer(app, Nanos::ZERO, cx);
         let row = &self.apps[app];
         // What the shim is being asked about is charged, and not there.
         let is_there = |ask: &Resource| match row.gang.awaiting_shim {
@@ -65,6 +56,22 @@ impl Partition {
         if begins || !self.apps[app].awaits_placeholders() {
             self.rouse_groups(app);
         }
+    }
+
+    /// Starts the time-out of placeholders where it does not run yet. It is at least this long.
+    pub(super) fn start_gang_timer(&mut self, app: AppIx, least: Nanos, cx: &Cx) {
+        let row = &self.apps[app];
+        if row.gang.timer.is_some() || row.state == AppState::Failing {
+            return;
+        }
+        // An application that announced no gang has an execution time instead, if any (SEEDS S6).
+        let timeout = match row.gang.placeholder_ask {
+            Some(_) => row.timeout,
+            None => gang_timeout(Some(row.timeout).filter(|t| *t > Nanos::ZERO), &row.tags, row.arrived),
+        };
+        let timer = self.serial();
+        self.deadlines.add(cx.now.plus(timeout.max(least)), Deadline::Placeholder { app, timer });
+        self.gang_changes(app, |gang| gang.timer = Some(timer));
     }
 
     /// A placeholder is gone: with the last of its group, real asks need not wait for one any more (R6.3, R6.7). Before, they

@@ -274,7 +274,7 @@ mod tests {
         let times = [at(7), at(15), at(25)];
         let used = async |most| {
             let steps = read_last(&actor, &node, &times, most).await.expect("read");
-            steps[&(Measure::Used, "vcore".to_owned())].clone()
+            steps[&(Measure::Used, "vcore".into())].clone()
         };
         assert_eq!(used(MOST).await, [Some(3), Some(5)]);
         assert_eq!(used(1).await, [None, Some(5)]);

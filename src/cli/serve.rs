@@ -217,8 +217,9 @@ pub fn run(args: ServeArgs) -> ExitCode {
     // Before anything asks how many connections there may be.
     limits::raise_descriptors();
     panics::install();
-    let done = actix::System::new().block_on(serve(args));
-    match done {
+    // Not dropped: that would wait for whatever still reads or writes a file, which may hang.
+    let system = actix::System::new();
+    match system.block_on(serve(args)) {
         Ok(()) => {
             let _ = io::stdout().flush();
             // Arbiters hold nothing that has to be written: they end with the process.

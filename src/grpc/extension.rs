@@ -27,9 +27,8 @@ use crate::{
         topology::Topology,
     },
     domain::names::shorten,
-    http::shim::answers::verdict,
     messages::{
-        rm::{Answer, AnswerBody, Line, Predicates, ToStream, Unregister, Want},
+        rm::{Answer, AnswerBody, Line, Predicates, ToStream, Unregister, Want, verdict},
         sparing::Sparing,
     },
     si::{

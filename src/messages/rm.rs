@@ -14,6 +14,7 @@ use crate::{
     domain::{
         effect::{Callback, Question, TurnEffect},
         event::Event,
+        names::shorten,
         types::Nanos,
     },
     trace::Span,
@@ -268,6 +269,18 @@ pub enum AnswerBody {
     Several(Vec<Vec<Result<(), Arc<str>>>>),
     /// To a state dump request.
     Dump(Result<String, String>),
+}
+
+/// Bytes of a reason that are kept.
+const REASON: usize = 512;
+
+/// An empty error means that it fits. Reasons are remembered for each ask and node, so a long one is cut.
+///
+/// # Errors
+/// It does not fit.
+pub fn verdict(mut error: String) -> Result<(), Arc<str>> {
+    shorten(&mut error, REASON);
+    if error.is_empty() { Ok(()) } else { Err(error.into()) }
 }
 
 /// The state of the shim, as JSON; `None` where it offers none.

@@ -182,7 +182,71 @@ fn group_name(value: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::{Read, Write},
+        net::{TcpListener, TcpStream},
+        thread,
+    };
+
     use super::*;
+
+    /// Answers each search after this time that there is nothing, but for the user `refused`.
+    fn slow_directory(connection: TcpStream, pause: Duration) {
+        let mut reader = connection.try_clone().unwrap();
+        let mut head = [0; 2];
+        while reader.read_exact(&mut head).is_ok() {
+            let mut length = usize::from(head[1]);
+            if length > 0x80 {
+                let mut bytes = vec![0; length - 0x80];
+                reader.read_exact(&mut bytes).unwrap();
+                length = bytes.iter().fold(0, |sum, byte| (sum << 8) + usize::from(*byte));
+            }
+            let mut message = vec![0; length];
+            reader.read_exact(&mut message).unwrap();
+            let (number, operation) = (message[2], message[3]);
+            let is_search = operation == 0x63;
+            let is_refused = message.windows(7).any(|part| part == b"refused");
+            let answer = match (is_search, is_refused) {
+                (false, _) if operation != 0x60 => return,
+                (false, _) => (0x61, 0),
+                (true, false) => (0x65, 0),
+                (true, true) => (0x65, 50),
+            };
+            let answer = [0x30, 0x0c, 0x02, 0x01, number, answer.0, 0x07, 0x0a, 0x01, answer.1, 0x04, 0x00, 0x04, 0x00];
+            let mut writer = connection.try_clone().unwrap();
+            thread::spawn(move || {
+                thread::sleep(if is_search { pause } else { Duration::ZERO });
+                let _ = writer.write_all(&answer);
+            });
+        }
+    }
+
+    #[test]
+    fn many_users_of_a_slow_directory_are_known_in_time_and_one_that_is_refused_is_alone() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port().to_string();
+        thread::spawn(move || slow_directory(listener.accept().unwrap().0, Duration::from_millis(300)));
+        let secrets = tempfile::tempdir().unwrap();
+        let settings = [
+            ("Host", "127.0.0.1"),
+            ("Port", &port),
+            ("BaseDN", "dc=x"),
+            ("Filter", "(uid=%s)"),
+            ("GroupAttr", "memberOf"),
+            ("ReturnAttr", "memberOf"),
+            ("BindUser", "cn=reader"),
+            ("BindPassword", "secret"),
+        ];
+        for (name, text) in settings {
+            std::fs::write(secrets.path().join(name), text).unwrap();
+        }
+        let users: Vec<Arc<str>> = (0..40).map(|n| format!("user-{n}").into()).chain(["refused".into()]).collect();
+        let found = look_up(secrets.path(), &users);
+        assert_eq!(found.unavailable, None);
+        let told: Vec<_> = found.answers.iter().map(|answer| answer.as_ref().unwrap_err()).collect();
+        assert!(told[..40].iter().all(|why| why.contains("has no such user")), "{told:?}");
+        assert!(told[40].contains("cannot search") && told[40].contains("insufficientAccessRights"), "{told:?}");
+    }
 
     #[test]
     fn names_of_groups() {

@@ -12,17 +12,13 @@ use super::{
     requests::{accepted, enter},
 };
 use crate::{
-    domain::names::shorten,
     http::{doors::Doors, problem::Problem},
-    messages::rm::{Answer, AnswerBody, Answers},
+    messages::rm::{Answer, AnswerBody, Answers, verdict},
     si::{
         decode,
         intake::{self, Fault},
     },
 };
-
-/// Bytes of a reason that are kept.
-const REASON: usize = 512;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -101,12 +97,6 @@ fn answer(given: Given) -> Answer {
         AnswerBody::Single { result: if given.success { Ok(()) } else { verdict(refused()) }, index: given.index }
     };
     Answer { id: given.id, body }
-}
-
-/// An empty error means that it fits. Reasons are remembered for each ask and node, so a long one is cut.
-pub fn verdict(mut error: String) -> Result<(), std::sync::Arc<str>> {
-    shorten(&mut error, REASON);
-    if error.is_empty() { Ok(()) } else { Err(error.into()) }
 }
 
 fn id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {

@@ -1,6 +1,6 @@
 //! `/si/v1`: the shim's door over HTTP. JSON in, numbered lines out.
 
-pub mod answers;
+mod answers;
 pub(super) mod body;
 mod frames;
 mod heartbeat;

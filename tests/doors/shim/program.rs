@@ -69,6 +69,22 @@ async fn sighup_reads_the_configuration_again() {
 }
 
 #[tokio::test]
+async fn a_file_that_hangs_keeps_no_signal_from_being_heard() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("queues.yaml");
+    fs::write(&file, "partitions:\n  - name: one\n    queues:\n      - name: root\n").expect("written");
+    let server = Server::start(&["--config", &file.display().to_string()]);
+    fs::remove_file(&file).expect("removed");
+    // Whoever reads it hangs until somebody writes.
+    let made = std::process::Command::new("mkfifo").arg(&file).status().expect("runs");
+    assert!(made.success());
+    server.program.signal("HUP");
+    assert_eq!(server.get("/healthz").await.0, 200);
+    server.program.signal("TERM");
+    assert_eq!(server.program.ended().await, Some(0));
+}
+
+#[tokio::test]
 async fn a_configuration_that_was_edited_meanwhile_is_in_force_after_a_restart() {
     let text = |partition: &str| format!("partitions:\n  - name: {partition}\n    queues:\n      - name: root\n");
     let dir = tempfile::tempdir().expect("a directory");

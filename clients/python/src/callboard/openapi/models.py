@@ -1152,6 +1152,7 @@ class Overview(TypedDict):
     partitions: list[PartitionOfOverview]
     resourceManagers: list[ResourceManagerOfOverview]
     role: str
+    unanswered: NotRequired[list[str]]
     version: str
 
 

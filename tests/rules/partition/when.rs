@@ -266,3 +266,25 @@ fn what_an_application_has_whose_time_is_over_is_confirmed_in_the_runs() {
     let mut run = Forward::new(&env.partition, env.now, &[("next".into(), "k".into())], BOUNDS);
     assert!(run.run(), "it is placed");
 }
+
+#[test]
+fn what_the_shim_refuses_everywhere_has_no_time() {
+    let mut env = practised();
+    env.apply(Command::AskPredicates(true));
+    env.app("new", "root.a");
+    env.refuse("k", "n1");
+    env.ask(vec![Ask::new("new", "k", 10)]);
+    env.answer_all();
+    let known = lasted(&env);
+    assert_eq!(when(&env, &known, "new").unknown, Some(Unknown::Refused));
+    // Nor has what waits for a placeholder that is refused.
+    env.gang("g", "root.b", 20, "Soft");
+    env.refuse("p", "n1");
+    env.ask(vec![Ask::new("g", "p", 10).placeholder("tg")]);
+    env.answer_all();
+    env.ask(vec![Ask::new("g", "r", 10).group("tg")]);
+    let (ix, at) = (env.partition.app_by_id["g"], env.now);
+    let real = Explainer::new(&env.partition).ask(ix, "r", at).expect("it waits");
+    assert!(matches!(real.why, Why::Gang { .. }), "{real:?}");
+    assert_eq!(env.partition.when(ix, &real, &known, at, DAY, BOUNDS).unknown, Some(Unknown::Refused));
+}

@@ -60,6 +60,15 @@ pub enum Why {
         /// Placeholders of the group that wait, or are placed and not being replaced.
         live: u64,
     },
+    /// So it would, and the shim refused it on so many nodes.
+    Refused {
+        /// As in [`Why::Placeholder`].
+        live: u64,
+        /// Where it was refused.
+        nodes: usize,
+        /// What the shim said of the first of them.
+        said: Arc<str>,
+    },
     /// A queue has no room for the whole gang (SEEDS S11); what is wanted is [`Waiting::wanted`].
     GangRoom {
         /// Path of the level that has none.
@@ -94,6 +103,8 @@ pub enum Why {
         why: Unfit,
         /// What is free on it; `None` where it is not registered.
         free: Option<Resource>,
+        /// What the shim said, where it refused it.
+        said: Option<Arc<str>>,
     },
     /// No node takes it.
     Nodes(Arc<Nodes>),
@@ -173,7 +184,7 @@ pub struct KeptFor {
 impl Nodes {
     /// The shim refused the only room that there is.
     pub fn is_refused(&self) -> bool {
-        self.refused > 0 && self.reserved == 0
+        self.refused > 0 && self.reserved + self.open == 0
     }
 
     /// None is large enough, even when empty.
@@ -247,6 +258,7 @@ impl Why {
             Why::RequiredNode { node, .. } | Why::Asking(node) | Why::Preempting { node, .. } => node.hash(&mut hasher),
             Why::Replacing { placeholder, .. } => placeholder.hash(&mut hasher),
             Why::Nodes(nodes) | Why::GangNodes(nodes) => (nodes.refused, &nodes.refusal).hash(&mut hasher),
+            Why::Refused { nodes, said, .. } => (nodes, said).hash(&mut hasher),
             _ => {}
         }
         hasher.finish()
@@ -490,7 +502,7 @@ impl<'a> Explainer<'a> {
         } else if let Some((_, until)) = row.gang.wait.filter(|_| row.waits_for_first_placeholder(key)) {
             return Why::GangToCome(until);
         } else if let live @ 1.. = row.replaceable_later(key) {
-            return Why::Placeholder { live };
+            return self.placeholder(live, first);
         }
         let resource = &partition.allocs[first].resource;
         if let Some(refusal) = row.track.and_then(|track| partition.ugm.exceeded(track, resource)) {
@@ -501,7 +513,7 @@ impl<'a> Explainer<'a> {
             return self.queue_quota(level);
         }
         let why = match &key.required_node {
-            Some(node) => self.required(first, node),
+            Some(node) => partition.required(first, node),
             None => {
                 let nodes = self.nodes_of(key.shape, first);
                 if nodes.open > 0 { Why::Turn } else { Why::Nodes(nodes) }
@@ -536,15 +548,19 @@ impl<'a> Explainer<'a> {
             return self.gang_room(level, Resource::default());
         }
         if let Some(node) = &key.required_node
-            && let why @ Why::RequiredNode { .. } = self.required(first, node)
+            && let why @ Why::RequiredNode { .. } = partition.required(first, node)
         {
             return why;
         }
-        if self.gang_fits(app) {
+        if row.gang.awaiting_shim > 0 || self.gang_fits(app) {
+            // While the shim is asked about the others it waits for the answers.
             return Why::Turn;
         }
-        // Each of them may fit where all of them do not.
-        Why::GangNodes(self.nodes_of(key.shape, first))
+        // Each of them may fit where all of them do not; where one was refused, that is the one to be told of.
+        let is_refused = |ask: &AllocIx| partition.refusals(*ask).next().is_some();
+        let refused = partition.gang(app).map(|(_, ask)| *ask).find(is_refused);
+        let ask = refused.unwrap_or(first);
+        Why::GangNodes(self.nodes_of(partition.allocs[ask].shape, ask))
     }
 
     /// All of a gang would be placed if it were tried now; of one with too many asks to find that out, no.
@@ -552,9 +568,6 @@ impl<'a> Explainer<'a> {
         let row = &self.partition.apps[app];
         let Some(left) = self.tries.checked_sub(row.gang.pending_placeholders as usize) else { return false };
         self.tries = left;
-        if row.gang.awaiting_shim > 0 {
-            return false;
-        }
         self.copy.get_or_insert_with(|| Box::new(self.partition.clone())).fit_gang(app).is_some()
     }
 
@@ -578,25 +591,12 @@ impl<'a> Explainer<'a> {
         (queue.path.clone(), queue.max.clone().unwrap_or_default(), used)
     }
 
-    fn required(&self, ask: AllocIx, id: &Arc<str>) -> Why {
-        let partition = self.partition;
-        let resource = &partition.allocs[ask].resource;
-        let Some(at) = partition.node_by_id.get(id).copied() else {
-            return Why::RequiredNode { node: id.clone(), why: Unfit::Unknown, free: None };
-        };
-        let node = &partition.nodes[at];
-        let why = if !node.capacity.fits(resource) {
-            Unfit::TooSmall
-        } else if !node.available.fits(resource) {
-            Unfit::Full
-        } else if node.reservations.iter().any(|other| other != ask) {
-            Unfit::Reserved
-        } else if partition.ask_shim && partition.is_refused(ask, at) {
-            Unfit::Refused
-        } else {
-            return Why::Turn;
-        };
-        Why::RequiredNode { node: id.clone(), why, free: Some(node.available.value()) }
+    /// A real ask that replaces a placeholder, once the shim agrees.
+    fn placeholder(&self, live: u64, ask: AllocIx) -> Why {
+        let mut refusals = self.partition.refusals(ask);
+        let Some((_, said)) = refusals.next() else { return Why::Placeholder { live } };
+        let said = said.clone();
+        Why::Refused { live, nodes: 1 + refusals.count(), said }
     }
 
     /// What the nodes say to an ask: what they say to its size, and what the shim said of it.

@@ -103,7 +103,7 @@ impl Partition {
                 let queue = *self.queue_by_path.get(&refusal.queue)?;
                 self.below(queue, kind, |app| self.is_charged_to(app, refusal))
             }
-            Why::RequiredNode { node, why: Unfit::Full, free } => {
+            Why::RequiredNode { node, why: Unfit::Full, free, .. } => {
                 let kind = shortest(wanted, |kind| Some(free.as_ref()?.amount(kind)))?;
                 self.on_nodes([*self.node_by_id.get(node)?], kind)
             }

@@ -7,6 +7,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use super::Partition;
 use crate::coded::{Coded, Error, Reader, Writer, list};
+use crate::node::Node;
 use crate::types::{AllocIx, Nanos, NodeIx};
 
 /// Between two searches for a constrained ask while constrained allocations come and go; doubles up to 32 s.
@@ -144,6 +145,19 @@ impl Partition {
     /// Refused by the shim, and not yet to be asked again.
     pub(super) fn is_refused(&self, alloc: AllocIx, node: NodeIx) -> bool {
         self.questions.refusals.of(alloc, node).is_some()
+    }
+
+    /// What the shim said where it refused an ask on a node, and that holds.
+    pub(super) fn refused(&self, alloc: AllocIx, node: NodeIx) -> Option<&Arc<str>> {
+        self.questions.refusals.of(alloc, node).filter(|_| self.ask_shim)
+    }
+
+    /// Every node that is large enough for an ask and takes allocations was refused.
+    pub(super) fn is_refused_everywhere(&self, alloc: AllocIx) -> bool {
+        let row = &self.allocs[alloc];
+        let may = |(_, node): &(NodeIx, &Node)| node.schedulable() && node.capacity.fits(&row.resource);
+        self.refusals(alloc).next().is_some()
+            && self.nodes.iter().filter(may).all(|(node, _)| self.is_refused(alloc, node))
     }
 
     /// The nodes that the shim refused for an ask, and what it said.

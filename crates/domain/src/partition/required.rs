@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Cx, Partition, schedule::Outcome};
+use super::{Cx, Partition, Unfit, Why, schedule::Outcome};
 use crate::{
     app::Hold,
     types::{AllocIx, AppIx},
@@ -77,5 +77,28 @@ impl Partition {
             self.rouse_groups(app);
         }
         self.reserved_epoch = 0;
+    }
+
+    /// What is the matter with the node that an ask requires.
+    pub(super) fn required(&self, ask: AllocIx, id: &Arc<str>) -> Why {
+        let resource = &self.allocs[ask].resource;
+        let Some(at) = self.node_by_id.get(id).copied() else {
+            return Why::RequiredNode { node: id.clone(), why: Unfit::Unknown, free: None, said: None };
+        };
+        let node = &self.nodes[at];
+        let said = self.refused(ask, at).cloned();
+        let why = if !node.capacity.fits(resource) {
+            Unfit::TooSmall
+        } else if said.is_some() {
+            // Room there would not help it.
+            Unfit::Refused
+        } else if !node.available.fits(resource) {
+            Unfit::Full
+        } else if node.reservations.iter().any(|other| *other != ask) {
+            Unfit::Reserved
+        } else {
+            return Why::Turn;
+        };
+        Why::RequiredNode { node: id.clone(), why, free: Some(node.available.value()), said }
     }
 }

@@ -72,6 +72,8 @@ pub enum Unknown {
     AboveLimit,
     /// The resource manager has to confirm that others have ended, and they may take their time.
     ResourceManager,
+    /// The resource manager refused it on every node that it may use.
+    Refused,
     /// Too little is known of how long what runs lasts.
     TooLittle,
     /// There was not enough time to find out.
@@ -215,6 +217,7 @@ impl Partition {
             Why::RequiredNode { why: Unfit::Unknown, .. } => Some(Unknown::Never),
             Why::Preempting { .. } | Why::Replacing { .. } => Some(Unknown::ResourceManager),
             _ if self.is_too_large(waiting) => Some(Unknown::TooLarge),
+            _ if self.is_refused_on_all(app, waiting) => Some(Unknown::Refused),
             _ if waiting.is_above_limit() => Some(Unknown::AboveLimit),
             _ => None,
         };
@@ -270,6 +273,17 @@ impl Partition {
         match waiting.why {
             Why::RequiredNode { why, .. } => why == Unfit::TooSmall,
             _ => !self.nodes.values().any(|node| node.capacity.fits(&waiting.resource)),
+        }
+    }
+
+    /// In a run it would be agreed to everywhere.
+    fn is_refused_on_all(&self, app: AppIx, waiting: &Waiting) -> bool {
+        match &waiting.why {
+            Why::Refused { .. } | Why::RequiredNode { why: Unfit::Refused, .. } => true,
+            Why::Nodes(nodes) | Why::GangNodes(nodes) if nodes.is_refused() => true,
+            _ => {
+                self.ask_shim && self.awaited_with(app, waiting).into_iter().any(|ask| self.is_refused_everywhere(ask))
+            }
         }
     }
 

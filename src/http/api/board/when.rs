@@ -69,6 +69,10 @@ fn text(when: &When) -> String {
             return "Not known: it is up to the resource manager, which has to confirm that others have ended."
                 .to_owned();
         }
+        Some(Unknown::Refused) => {
+            return "Not known: it is up to the resource manager, which refused it where it could be placed."
+                .to_owned();
+        }
         Some(Unknown::TooLittle) => {
             return format!(
                 "Not known: of {} that {}, {known} {} of a kind of which enough have ended to say how long such ones last.",
@@ -161,7 +165,8 @@ mod tests {
         assert_eq!(waits.text, "Probably after 5 s: 2 allocations are preempted for it, and have to end first.");
         let soon = WhenView::of(&When { preempts: Some(1), p50: secs(0), p90: secs(0), ..when.clone() });
         assert_eq!(soon.text, "Soon: 1 allocation is preempted for it, and has to end first.");
-        for unknown in [Unknown::Never, Unknown::TooLittle, Unknown::NoTime, Unknown::ResourceManager] {
+        for unknown in [Unknown::Never, Unknown::TooLittle, Unknown::NoTime, Unknown::ResourceManager, Unknown::Refused]
+        {
             assert!(of(None, None, Some(unknown)).starts_with("Not known: "));
         }
     }

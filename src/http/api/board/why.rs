@@ -174,7 +174,9 @@ pub fn code(waiting: &Waiting, halt: Option<&Halt>) -> &'static str {
         Why::UserApps(_) => "userApps",
         Why::Gang { .. } | Why::GangToCome(_) => "gang",
         Why::Placeholder { .. } | Why::Replacing { .. } => "placeholder",
+        Why::GangNodes(nodes) if nodes.is_refused() => "refused",
         Why::GangRoom { .. } | Why::GangNodes(_) => "gangRoom",
+        Why::Refused { .. } => "refused",
         Why::GangShort(_) => "gang",
         Why::UserQuota(_) => "userQuota",
         Why::QueueQuota { .. } => "queueQuota",
@@ -280,7 +282,16 @@ impl Reason {
                     "It waits for a placeholder of task group {}, of which {live} {} left: it replaces one as soon as that is placed, \
                      and is placed as any other when the resource manager has confirmed that none is left.",
                     waiting.task_group,
-                    if *live == 1 { "is" } else { "are" },
+                    are(*live as usize),
+                ),
+            ),
+            Why::Refused { live, nodes, said } => Reason::new(
+                code,
+                format!(
+                    "It is to replace a placeholder of task group {}, of which {live} {} left, and the resource manager refused it on {}: {said}",
+                    waiting.task_group,
+                    are(*live as usize),
+                    plural(*nodes, "node"),
                 ),
             ),
             Why::GangRoom { queue, max, used, kept } => {
@@ -314,7 +325,7 @@ impl Reason {
                     ..Reason::new(code, String::new())
                 }
             }
-            Why::RequiredNode { node, why, free } => required(node, *why, wanted, free.as_ref()),
+            Why::RequiredNode { node, why, free, said } => required((node, *why), wanted, free.as_ref(), said.as_deref()),
             Why::Nodes(nodes) => nodes_reason(nodes, wanted),
             Why::Asking(node) => Reason {
                 node: Some(node.to_string()),
@@ -429,7 +440,7 @@ fn above_limit(waiting: &Waiting, short: &[Short], limit: impl Fn() -> String) -
         .then(|| format!("{what} is larger than {}, and never placed as it is: {}.", limit(), types.join("; ")))
 }
 
-fn required(node: &str, why: Unfit, wanted: &Resource, free: Option<&Resource>) -> Reason {
+fn required((node, why): (&str, Unfit), wanted: &Resource, free: Option<&Resource>, said: Option<&str>) -> Reason {
     let short = free.map_or_else(Vec::new, |free| wanted_of(wanted, |kind| amount(free, kind)));
     let text = match why {
         Unfit::Unknown => format!("It requires node {node}, which is not registered in this partition."),
@@ -443,7 +454,9 @@ fn required(node: &str, why: Unfit, wanted: &Resource, free: Option<&Resource>) 
             format!("It requires node {node}, which has no room now ({}).", list.join("; "))
         }
         Unfit::Reserved => format!("It requires node {node}, which is reserved for another ask."),
-        Unfit::Refused => format!("It requires node {node}, and the resource manager refused it there."),
+        Unfit::Refused => {
+            format!("It requires node {node}, and the resource manager refused it there: {}", said.unwrap_or(NOT_SAID))
+        }
     };
     Reason { node: Some(node.to_owned()), short, ..Reason::new("requiredNode", text) }
 }
@@ -467,6 +480,9 @@ fn gang_short(come: &Resource, wanted: &Resource) -> Reason {
 fn gang_nodes(nodes: &Nodes, wanted: &Resource) -> Reason {
     let short = wanted_of(wanted, |kind| amount(&nodes.all_free, kind));
     let text = match short.first().map(Short::told) {
+        _ if nodes.is_refused() => {
+            format!("Of a gang that is placed all at once, for one placeholder {}", refused(nodes))
+        }
         Some((wanted, free)) => format!(
             "The nodes have no room for all placeholders of the gang at once: {wanted} wanted, {free} free together on the \
              nodes large enough for one."
@@ -476,7 +492,21 @@ fn gang_nodes(nodes: &Nodes, wanted: &Resource) -> Reason {
                 .to_owned()
         }
     };
-    Reason { short, nodes: Some(NodeCounts::of(nodes)), ..Reason::new("gangRoom", text) }
+    let code = if nodes.is_refused() { "refused" } else { "gangRoom" };
+    let text = match nodes.refused {
+        1.. if code == "gangRoom" => format!("{text} For one of them {}", refused(nodes)),
+        _ => text,
+    };
+    Reason { short, nodes: Some(NodeCounts::of(nodes)), ..Reason::new(code, text) }
+}
+
+/// Where the resource manager did not say why it refused an ask.
+const NOT_SAID: &str = "no reason given";
+
+fn refused(nodes: &Nodes) -> String {
+    let said = nodes.refusal.as_deref().unwrap_or(NOT_SAID);
+    let (count, were) = (plural(nodes.refused, "node"), was(nodes.refused));
+    format!("{count} with room {were} refused by the resource manager: {said}")
 }
 
 /// The types of which there is less than wanted.
@@ -494,9 +524,7 @@ fn nodes_reason(nodes: &Nodes, wanted: &Resource) -> Reason {
     let large = nodes.drained + nodes.full + nodes.reserved + nodes.refused;
     let code = nodes_code(nodes);
     let text = if code == "refused" {
-        let said = nodes.refusal.as_deref().unwrap_or("no reason given");
-        let (count, were) = (plural(nodes.refused, "node"), was(nodes.refused));
-        format!("{count} with room {were} refused by the resource manager: {said}")
+        refused(nodes)
     } else if code == "tooLarge" {
         match short.first().map(Short::told) {
             Some((wanted, most)) => {

@@ -116,7 +116,9 @@ impl Partition {
             }
             // Nobody but the shim knows what it would say of another node, or of the same one later.
             Why::Nodes(nodes) | Why::GangNodes(nodes) if nodes.is_refused() => return only(Nothing::ResourceManager),
-            Why::RequiredNode { why: super::Unfit::Refused, .. } => return only(Nothing::ResourceManager),
+            Why::Refused { .. } | Why::RequiredNode { why: super::Unfit::Refused, .. } => {
+                return only(Nothing::ResourceManager);
+            }
             _ => {}
         }
         let asks = self.awaited_with(app, waiting);

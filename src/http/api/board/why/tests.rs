@@ -149,3 +149,26 @@ fn a_sentence_holds_for_the_figures_in_it() {
     let found = reason(&[("vcore", 4)], why);
     assert_eq!(found.text, "No node has 0.004 cores free; the most is 0, on 1 node large enough.");
 }
+
+#[test]
+fn what_is_refused_of_a_gang_is_told_with_its_nodes_and_what_was_said() {
+    let said = || Arc::from("node(s) had a taint");
+    let swap = reason(&[("memory", 1)], Why::Refused { live: 2, nodes: 3, said: said() });
+    let expected = "It is to replace a placeholder of task group g, of which 2 are left, and the resource manager refused it on 3 nodes: \
+                    node(s) had a taint";
+    assert_eq!((swap.code, &*swap.text), ("refused", expected));
+    let nodes = |open| Nodes { refused: 2, open, refusal: Some(said()), ..Nodes::default() };
+    let gang = reason(&[], Why::GangNodes(Arc::new(nodes(0))));
+    let expected = "Of a gang that is placed all at once, for one placeholder 2 nodes with room were refused by the resource manager: \
+                    node(s) had a taint";
+    assert_eq!((gang.code, &*gang.text), ("refused", expected));
+    let both = reason(&[("memory", 1 << 30)], Why::GangNodes(Arc::new(nodes(1))));
+    assert_eq!(both.code, "gangRoom");
+    assert!(
+        both.text
+            .ends_with(" For one of them 2 nodes with room were refused by the resource manager: node(s) had a taint")
+    );
+    let (node, why) = ("n1".into(), Unfit::Refused);
+    let one = reason(&[], Why::RequiredNode { node, why, free: None, said: Some(said()) });
+    assert_eq!(one.text, "It requires node n1, and the resource manager refused it there: node(s) had a taint");
+}

@@ -14,6 +14,7 @@ use crate::{
     effect::{Callback, ContainerState},
     resources::{Resource, min_limit},
     types::{AllocIx, AppIx, Nanos, QueueIx},
+    ugm::Taken,
 };
 
 /// Asks of one queue and size that wait only for nodes.
@@ -60,6 +61,14 @@ struct ToLook {
     below: BTreeMap<QueueIx, BTreeSet<QueueIx>>,
 }
 
+/// What was found so far.
+#[derive(Default)]
+struct Found {
+    asks: Vec<AllocIx>,
+    /// What it takes of the limits of users and groups: those of several applications share them.
+    taken: Taken,
+}
+
 /// A queue and the amounts that an ask of it wants.
 type Size<'a> = (Arc<str>, Vec<(&'a str, i64)>);
 
@@ -67,11 +76,11 @@ impl Partition {
     /// What waits only for lack of nodes: within the limits of queues and users, with no placeholder to replace, no required
     /// node, and nothing preempted for it (R4.38, R4.40). By queue, then by size, the largest number first.
     pub fn demand(&self) -> Vec<Demand> {
-        let mut found = Vec::new();
+        let mut found = Found::default();
         let waiting = self.to_look(self.apps.keys());
         self.inspect_queue(self.root, None, (&waiting, true), &mut found);
         let mut by_size: BTreeMap<Size<'_>, (Demand, BTreeSet<AppIx>)> = BTreeMap::new();
-        for alloc in found {
+        for alloc in found.asks {
             let row = &self.allocs[alloc];
             let queue = self.queue_path(alloc);
             let (demand, apps) = by_size.entry((queue.clone(), row.resource.named())).or_insert_with(|| {
@@ -180,12 +189,12 @@ impl Partition {
             return;
         }
         self.sift_untold();
-        let mut found = Vec::new();
+        let mut found = Found::default();
         let untold = self.to_look(self.untold.iter().copied());
         self.inspect_queue(self.root, None, (&untold, false), &mut found);
         // What is told of now uses up no more room of other applications: more may be found the next time.
-        self.inspection.news = !found.is_empty();
-        for alloc in found {
+        self.inspection.news = !found.asks.is_empty();
+        for alloc in found.asks {
             self.count_unreported(alloc, false);
             let row = &mut self.allocs[alloc];
             row.triggered_scale_up = true;
@@ -206,7 +215,7 @@ impl Partition {
         queue: QueueIx,
         above: Option<&Resource>,
         (to_look, again): (&ToLook, bool),
-        found: &mut Vec<AllocIx>,
+        found: &mut Found,
     ) -> Resource {
         let row = &self.queues[queue];
         let mut taken = Resource::new();
@@ -237,14 +246,14 @@ impl Partition {
     }
 
     /// Every fitting ask uses up headroom for the later asks of its application; only reported ones do for others.
-    fn inspect_app(&self, app: AppIx, headroom: Option<&Resource>, again: bool, found: &mut Vec<AllocIx>) -> Resource {
+    fn inspect_app(&self, app: AppIx, headroom: Option<&Resource>, again: bool, found: &mut Found) -> Resource {
         let row = &self.apps[app];
         if again && self.may_not_begin(app) {
             // No node helps an application that may not begin.
             return Resource::new();
         }
         let mut left = headroom.cloned();
-        let mut user_left = self.user_headroom(app);
+        let mut user_left = row.track.and_then(|track| self.ugm.headroom_after(track, &found.taken));
         let mut reported = Resource::new();
         let fits = |limit: &Option<Resource>, need: &Resource| limit.as_ref().is_none_or(|l| l.fits_or_unlimited(need));
         // Most applications have nothing to tell of, and are not looked at ask by ask.
@@ -272,9 +281,12 @@ impl Partition {
             let replaces = !ask.is_placeholder() && group.is_some_and(|group| group.replaceable_later() > 0);
             let known = ask.triggered_scale_up && !again;
             if ask.spec.required_node.is_none() && !known && !replaces && !self.has_claim(*alloc) {
-                found.push(*alloc);
+                found.asks.push(*alloc);
                 reported.add(&ask.resource);
             }
+        }
+        if let Some(track) = row.track.filter(|_| !reported.is_empty()) {
+            self.ugm.take(track, &reported, &mut found.taken);
         }
         reported
     }

@@ -1,6 +1,6 @@
 //! What the limits of its user and group leave to an application (UGM-030–UGM-034). Nothing here changes anything.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Level, LevelIx, Limit, Tracked, Ugm, Who};
 use crate::resources::{Resource, ResourceType};
@@ -21,6 +21,10 @@ pub struct Refusal {
     /// Its applications that count there.
     pub applications: u64,
 }
+
+/// What is taken of limits by asks that are looked at one after the other, none of which is charged: by user or group, and queue.
+#[derive(Debug, Default)]
+pub struct Taken(BTreeMap<(Who, Arc<str>, Arc<str>), Resource>);
 
 /// A limit on the way from root to the leaf of an application, first those of the user.
 struct Bound<'a> {
@@ -103,6 +107,28 @@ impl Ugm {
     /// Types that no limit names are missing, over-used ones are negative; `None`: nothing limits.
     pub fn headroom(&self, track: Tracked) -> Option<Resource> {
         self.least(track, |bound| bound.headroom())
+    }
+
+    /// As [`Ugm::headroom`], without what was taken before.
+    pub fn headroom_after(&self, track: Tracked, taken: &Taken) -> Option<Resource> {
+        self.least(track, |bound| {
+            let headroom = bound.headroom()?;
+            let before = taken.0.get(&(bound.who, bound.name.clone(), bound.path.clone()));
+            Some(before.map_or_else(|| headroom.clone(), |before| headroom.minus_known(before)))
+        })
+    }
+
+    /// An application takes so much, of its user and of the group that it is, or would be, charged to.
+    pub fn take(&self, track: Tracked, amount: &Resource, taken: &mut Taken) {
+        let app = &self.apps[track];
+        let chosen = || self.limits.group_of(&app.groups, &app.chain);
+        let group = if app.counted { self.group(track).cloned() } else { chosen() };
+        let sides = [(Who::User, Some(app.user.clone())), (Who::Group, group)];
+        for (who, name) in sides.into_iter().filter_map(|(who, name)| Some((who, name?))) {
+            for path in app.chain.iter() {
+                taken.0.entry((who, name.clone(), path.clone())).or_default().add(amount);
+            }
+        }
     }
 
     fn least(&self, track: Tracked, headroom: impl Fn(&Bound) -> Option<Resource>) -> Option<Resource> {

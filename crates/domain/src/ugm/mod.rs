@@ -32,7 +32,7 @@ use smallvec::SmallVec;
 
 pub use self::{
     audit::Live,
-    check::Refusal,
+    check::{Refusal, Taken},
     event::UgmEvent,
     freed::Freed,
     limits::Limit,

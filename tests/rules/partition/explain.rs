@@ -122,7 +122,7 @@ fn nodes_hold_back() {
     let [Why::Nodes(nodes)] = &found[..] else { panic!("{found:?}") };
     assert_eq!((nodes.too_small, nodes.full, nodes.drained), (1, 1, 1));
     env.ask(vec![Ask::new("a", "3", 5).requires("nope")]);
-    let unknown = Why::RequiredNode { node: "nope".into(), why: Unfit::Unknown, free: None };
+    let unknown = Why::RequiredNode { node: "nope".into(), why: Unfit::Unknown, free: None, said: None };
     assert!(why(&env, "a").contains(&unknown), "{:?}", why(&env, "a"));
 }
 
@@ -220,6 +220,54 @@ fn who_goes_for_it_is_told_while_they_fill_the_queue() {
     assert_eq!(leaving.len(), 1);
 }
 
+// R6.10, R5.27: what is to replace a placeholder, and a gang that is placed all at once, are told of the refusal.
+#[test]
+fn what_the_shim_refuses_of_a_gang_is_told_as_refused() {
+    let mut env = env();
+    env.apply(Command::AskPredicates(true));
+    env.gang("g", "root.wide", 30, "Soft");
+    env.ask(vec![Ask::new("g", "p1", 15).placeholder("tg"), Ask::new("g", "p2", 15).placeholder("tg")]);
+    env.answer_all();
+    for node in ["n1", "n2", "n3"] {
+        env.refuse("r", node);
+    }
+    env.ask(vec![Ask::new("g", "r", 15).group("tg")]);
+    env.answer_all();
+    let said = "the shim does not want it there".into();
+    assert_eq!(why(&env, "g"), [Why::Refused { live: 2, nodes: 3, said }]);
+
+    let mut env =
+        Env::calm(&CONFIG.replace("- name: wide\n", "- name: wide\n      properties: {gang.admission: atomic}\n"));
+    env.node("n1", 40);
+    env.node("n2", 40);
+    env.apply(Command::AskPredicates(true));
+    env.refuse("p2", "n1");
+    env.refuse("p2", "n2");
+    env.gang("g", "root.wide", 30, "Soft");
+    env.ask(vec![Ask::new("g", "p1", 15).placeholder("tg"), Ask::new("g", "p2", 15).placeholder("tg")]);
+    let asked = why(&env, "g");
+    assert!(asked.iter().all(|why| matches!(why, Why::Asking(_) | Why::Turn)), "{asked:?}");
+    env.answer_all();
+    let found = why(&env, "g");
+    let [Why::GangNodes(nodes)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((nodes.refused, nodes.open, nodes.is_refused()), (2, 0, true));
+    assert_eq!(nodes.refusal.as_deref(), Some("the shim does not want it there"));
+}
+
+// R5.43
+#[test]
+fn what_the_shim_said_of_a_required_node_is_told() {
+    let mut env = env();
+    env.apply(Command::AskPredicates(true));
+    app(&mut env, "a", "root.wide", "u");
+    env.refuse("k", "n3");
+    env.ask(vec![Ask::new("a", "k", 20).requires("n3")]);
+    env.answer_all();
+    let found = why(&env, "a");
+    let [Why::RequiredNode { why: Unfit::Refused, said, .. }] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(said.as_deref(), Some("the shim does not want it there"));
+}
+
 // R5.27: the reason for a refusal may have been the reason for the drain.
 #[test]
 fn a_refusal_is_forgotten_when_its_node_is_undrained() {
@@ -304,4 +352,26 @@ fn many_sizes_are_told_the_same_reasons_as_one() {
         env.node_action(node, NodeAction::Drain, None);
     }
     alike(&env);
+}
+
+// R4.38: what applications of one user want together is within the limits that they share.
+#[test]
+fn what_wants_nodes_is_within_the_limit_that_applications_share() {
+    let limits = "limits:\n  - {limit: l, users: [eve], maxresources: {memory: 30}}\n  - {limit: l, groups: [g], maxresources: {memory: 50}}\n";
+    let yaml = "partitions:\n- name: default\n  LIMITS\n  queues:\n  - name: root\n    submitacl: '*'\n    queues: [{name: a}, {name: b}]\n";
+    let mut env = Env::new(&yaml.replace("LIMITS\n", limits));
+    env.node("n1", 10);
+    for (id, queue, user) in
+        [("a1", "root.a", "eve"), ("a2", "root.a", "eve"), ("b1", "root.b", "eve"), ("b2", "root.b", "u")]
+    {
+        let groups = Some([std::sync::Arc::from("g")].into());
+        env.add_app(AddApplication { id: id.into(), queue: queue.into(), groups, ..env.by(user) });
+        env.ask((0..3).map(|n| Ask::new(id, &format!("{id}-{n}"), 20)).collect());
+    }
+    env.heard();
+    env.pass(1);
+    let failed = env.heard().into_iter().filter(|told| told.ends_with("Failed")).collect::<Vec<_>>();
+    assert_eq!(failed, ["a1-0 Failed", "b2-0 Failed"]);
+    let found = env.partition.demand();
+    assert_eq!(found.iter().map(|demand| demand.asks).collect::<Vec<_>>(), [1, 1], "{found:?}");
 }

@@ -235,3 +235,39 @@ fn the_last_allocation_that_fails_at_the_shim_is_told_of_before_its_application_
     );
     env.assert_empty();
 }
+
+#[test]
+fn an_application_that_comes_back_begins_within_the_limits_of_applications() {
+    // SEEDS S35, R3.13
+    for queue in ["root.a", "root.b"] {
+        for failed in [false, true] {
+            let mut env = Env::calm(USERS);
+            env.node("n1", 20);
+            for (app, key) in [("first", "k1"), ("second", "k2")] {
+                env.app(app, queue);
+                env.ask(vec![Ask::new(app, key, 5)]);
+            }
+            assert_eq!(env.state("second"), Some(AppState::Accepted));
+            if failed {
+                // The shim could not carry it out: it waits again, and the other begins meanwhile or does not.
+                env.release("first", "k1", Termination::FailedOnRm);
+            } else {
+                env.ask(vec![Ask::new("first", "large", 100)]);
+                env.release("first", "k1", Termination::StoppedByRm);
+                env.release("first", "large", Termination::StoppedByRm);
+                assert_eq!(env.state("second"), Some(AppState::Running));
+                env.ask(vec![Ask::new("first", "k3", 5)]);
+                assert_eq!(env.state("first"), Some(AppState::Accepted), "{queue}");
+            }
+            let placed = || ["first", "second"].into_iter();
+            let running = |env: &Env| placed().filter(|app| env.state(app) == Some(AppState::Running)).count();
+            env.pass(5);
+            assert_eq!(running(&env), 1, "{queue} {failed}");
+            let runs = placed().find(|app| env.state(app) == Some(AppState::Running)).unwrap();
+            let key = if runs == "second" { "k2" } else { "k1" };
+            env.release(runs, key, Termination::StoppedByRm);
+            env.pass(5);
+            assert_eq!(running(&env), 1, "{queue} {failed}: the other one has its turn");
+        }
+    }
+}

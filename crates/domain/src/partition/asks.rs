@@ -157,8 +157,9 @@ impl Partition {
         if self.apps[app].waits_for_first_placeholder(&key) {
             self.start_gang_wait(app, cx.now);
         }
-        if matches!(self.apps[app].state, AppState::New | AppState::Completing) {
-            self.fire(app, AppEvent::Run, None, cx);
+        match self.apps[app].state {
+            AppState::New => _ = self.fire(app, AppEvent::Run, None, cx),
+            _ => self.run_again(app, cx),
         }
         self.request_event(alloc, Change::Add, Detail::AppRequest, cx);
     }

@@ -194,9 +194,7 @@ impl Partition {
             self.drop_question_of_successor(alloc, cx);
         }
         self.enqueue(alloc);
-        if self.apps[app].state == AppState::Completing {
-            self.fire(app, AppEvent::Run, None, cx);
-        }
+        self.run_again(app, cx);
     }
 
     /// An ask that has no allocation goes, whatever it waits for.

@@ -13,6 +13,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AppEvent {
     Run,
+    /// It has asks again, and is to be admitted like a new one.
+    Return,
     Complete,
     Fail,
     Resume,
@@ -23,7 +25,7 @@ impl AppEvent {
     /// The name that state updates carry where no reason is given (R3.3).
     pub(super) fn name(self) -> &'static str {
         match self {
-            AppEvent::Run => "runApplication",
+            AppEvent::Run | AppEvent::Return => "runApplication",
             AppEvent::Complete => "completeApplication",
             AppEvent::Fail => "failApplication",
             AppEvent::Resume => "resumeApplication",
@@ -38,6 +40,7 @@ pub(super) fn next(state: AppState, event: AppEvent) -> Option<AppState> {
     match (event, state) {
         (AppEvent::Run, New | Resuming) => Some(Accepted),
         (AppEvent::Run, Accepted | Completing | Running) => Some(Running),
+        (AppEvent::Return, Completing) => Some(Accepted),
         (AppEvent::Complete, Accepted | Running) => Some(Completing),
         (AppEvent::Complete, Completing) => Some(Completed),
         (AppEvent::Fail, New | Accepted | Running) => Some(Failing),
@@ -96,6 +99,21 @@ impl Partition {
         if row.state != AppState::Running && !waits {
             self.fire(ix, AppEvent::Run, None, cx);
         }
+    }
+
+    /// A completing application has asks again (R3.13). One of which nothing is there counts in no limit of applications any more: where
+    /// there is one for it, it waits for its turn like a new one (SEEDS S35).
+    pub(super) fn run_again(&mut self, ix: AppIx, cx: &mut Cx) {
+        if self.apps[ix].state == AppState::Completing {
+            let anew = self.apps[ix].allocs.is_empty() && self.has_limit_of_apps(ix);
+            self.fire(ix, if anew { AppEvent::Return } else { AppEvent::Run }, None, cx);
+        }
+    }
+
+    fn has_limit_of_apps(&self, ix: AppIx) -> bool {
+        let row = &self.apps[ix];
+        let by_user = || self.ugm.bounds(row.track?).into_iter().find(|bound| bound.limit.applications > 0);
+        self.path(row.queue).any(|queue| self.queues[queue].max_applications > 0) || by_user().is_some()
     }
 
     fn leave_state(&mut self, ix: AppIx, old: AppState, now: Nanos) {
@@ -267,6 +285,7 @@ mod tests {
             allowed(AppEvent::Run),
             [(New, Accepted), (Accepted, Running), (Running, Running), (Completing, Running), (Resuming, Accepted)]
         );
+        assert_eq!(allowed(AppEvent::Return), [(Completing, Accepted)]);
         assert_eq!(
             allowed(AppEvent::Complete),
             [(Accepted, Completing), (Running, Completing), (Completing, Completed)]

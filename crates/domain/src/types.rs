@@ -41,12 +41,15 @@ impl Nanos {
 }
 
 macro_rules! row_index {
-    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
+    ($($(#[$doc:meta])* $table:literal $name:ident),+ $(,)?) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub u32);
 
         impl $name {
+            /// Which table it is of.
+            pub(crate) const TABLE: usize = $table;
+
             /// The position in its table.
             pub const fn ix(self) -> usize {
                 self.0 as usize
@@ -71,7 +74,9 @@ macro_rules! row_index {
             }
 
             fn read(from: &mut Reader) -> Result<Self, Error> {
-                u32::read(from).map($name)
+                let ix = u32::read(from)?;
+                from.note_row($name::TABLE, ix);
+                Ok($name(ix))
             }
         }
     )+};
@@ -79,15 +84,15 @@ macro_rules! row_index {
 
 row_index! {
     /// A row of the node table.
-    NodeIx,
+    0 NodeIx,
     /// A row of the queue table.
-    QueueIx,
+    1 QueueIx,
     /// A row of the application table.
-    AppIx,
+    2 AppIx,
     /// A row of the ask and allocation table.
-    AllocIx,
+    3 AllocIx,
     /// A shape: resources and constraints that asks have in common.
-    ShapeIx,
+    4 ShapeIx,
 }
 
 /// Why an allocation ends (`si.v1.TerminationType`). The receiver of a release that the core originates answers with

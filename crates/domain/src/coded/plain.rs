@@ -99,6 +99,9 @@ impl As<Run<AllocIx, ()>> for Deltas {
             last = row.ok_or_else(|| from.fail("a row beyond all tables"))?;
             rows.insert(AllocIx(last), ());
         }
+        if let Some(last) = rows.keys().next_back() {
+            from.note_row(AllocIx::TABLE, last.0);
+        }
         Ok(rows)
     }
 

@@ -21,7 +21,12 @@ pub(crate) struct Reader<'a> {
     known: &'a Types,
     names: Option<&'a Names<'a>>,
     depth: usize,
+    /// By table, one more than the largest index of a row that was read.
+    rows: [usize; TABLES],
 }
+
+/// Tables of which rows have an index: see `row_index!` in [`types`](crate::types).
+const TABLES: usize = 5;
 
 /// Other texts for some.
 pub type Names<'a> = dyn Fn(&str) -> Option<Arc<str>> + 'a;
@@ -30,12 +35,25 @@ impl<'a> Reader<'a> {
     /// Reads what one [`Writer`](super::Writer) wrote. Resource types are those that the resource manager knows.
     pub fn new(bytes: &'a [u8], known: &'a Types) -> Reader<'a> {
         let (texts, vectors, types) = (Vec::new(), Vec::new(), Vec::new());
-        Reader { from: Decoder::new(bytes), texts, vectors, types, known, names: None, depth: 0 }
+        Reader { from: Decoder::new(bytes), texts, vectors, types, known, names: None, depth: 0, rows: [0; TABLES] }
     }
 
     /// Texts are read as others.
     pub fn with_names(self, names: &'a Names<'a>) -> Reader<'a> {
         Reader { names: Some(names), ..self }
+    }
+
+    /// The index of a row was read.
+    pub fn note_row(&mut self, table: usize, ix: u32) {
+        self.rows[table] = self.rows[table].max(ix as usize + 1);
+    }
+
+    /// Whoever follows an index finds a row in each table.
+    pub fn are_rows_there(&self, rows: [usize; TABLES]) -> Result<(), Error> {
+        match self.rows.iter().zip(rows).find(|(read, there)| *read > there) {
+            Some((read, there)) => Err(self.fail(format!("row {} is named of a table that has {there}", read - 1))),
+            None => Ok(()),
+        }
     }
 
     /// Nothing is left.

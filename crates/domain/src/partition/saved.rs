@@ -17,6 +17,7 @@ use super::{Partition, accounting::limits_of};
 use crate::{
     DOMAIN_VERSION,
     alloc::{Alloc, AskSpec},
+    app::App,
     coded::{As, Coded as _, Error, Names, Reader, Skip, Writer, map},
     keys::Allocs,
     resources::{Resource, Types},
@@ -226,6 +227,13 @@ impl Partition {
         if !from.is_done() {
             return Err(from.fail("something follows that does not belong here").into());
         }
+        let asks = partition.allocs.len();
+        let (nodes, queues, apps) = (partition.nodes.len(), partition.queues.len(), partition.apps.len());
+        from.are_rows_there([nodes, queues, apps, asks, partition.shapes.len()])?;
+        let tracked = |app: &App| app.track.is_none_or(|track| partition.ugm.is_open(track));
+        if !partition.ugm.is_whole() || !partition.apps.iter().all(|(_, app)| tracked(app)) {
+            return Err(from.fail("what users and groups use names rows that are not there").into());
+        }
         partition.list_asks(&hidden, &from)?;
         if !partition.all_paths_end_at_root() {
             // Whoever walks up would never arrive.
@@ -397,6 +405,25 @@ mod tests {
         partition.queues[root].parent = None;
         partition.queues[leaf].parent = Some(QueueIx(9));
         assert!(refused(&partition), "below what is not there");
+    }
+
+    #[test]
+    fn each_index_that_leads_nowhere_is_refused() {
+        let sound = bytes();
+        let mut panics = Vec::new();
+        for at in HEAD..sound.len() {
+            // Small numbers are one byte.
+            for number in [sound[at].wrapping_add(1), 0, 1, 9, 22, 23] {
+                let mut bytes = sound.clone();
+                bytes[at] = number;
+                seal(&mut bytes);
+                let load = || Partition::load(&bytes, &Types::default()).map(|partition| partition.audit());
+                if std::panic::catch_unwind(load).is_err() {
+                    panics.push((at, sound[at], number));
+                }
+            }
+        }
+        assert_eq!(panics, []);
     }
 
     proptest! {

@@ -93,6 +93,11 @@ impl Shapes {
         }
     }
 
+    /// Their number, with those that are free.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
     /// It fits on no node at the moment.
     pub fn is_nowhere(&self, ix: ShapeIx) -> bool {
         self.rows[ix].nowhere

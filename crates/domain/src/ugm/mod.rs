@@ -177,6 +177,32 @@ impl Ugm {
         self.apps[track].chain.clone()
     }
 
+    /// An application was opened, and is not closed.
+    pub(crate) fn is_open(&self, track: Tracked) -> bool {
+        self.apps.get(track).is_some()
+    }
+
+    /// What was read names no row that is not there.
+    pub(crate) fn is_whole(&self) -> bool {
+        let level = |level: &LevelIx| self.levels.get(*level);
+        let tracker = |tracker: TrackerIx| self.trackers.get(tracker).is_some();
+        let is_side = |side: &Side| tracker(side.tracker) && side.levels.iter().all(|ix| level(ix).is_some());
+        let is_level = |row: &Level| {
+            // Whoever walks up arrives.
+            let above = |parent: &LevelIx| level(parent).is_some_and(|parent| parent.path.len() < row.path.len());
+            tracker(row.tracker) && row.parent.as_ref().is_none_or(above)
+        };
+        let mut counted = self.trackers.iter().flat_map(|(_, row)| &row.apps).chain(self.promised.tracked());
+        self.levels.iter().all(|(_, row)| is_level(row))
+            && self.apps.iter().all(|(_, app)| app.sides().all(is_side))
+            && self.tracker_by_name.values().copied().all(tracker)
+            && self.level_by_path.iter().all(|((of, _), ix)| tracker(*of) && level(ix).is_some())
+            && counted.all(|track| self.is_open(*track))
+            && self.trackers.is_whole()
+            && self.levels.is_whole()
+            && self.apps.is_whole()
+    }
+
     /// Takes a user and groups as another application of the user has them, where these are equal: they are kept once.
     pub fn share_owner(&self, user: &mut Arc<str>, groups: &mut Arc<[Arc<str>]>) {
         let tracker = self.tracker_by_name.get(&(Who::User, user.clone())).map(|tracker| &self.trackers[*tracker]);

@@ -27,6 +27,11 @@ struct Promise {
 }
 
 impl Promised {
+    /// Whom something is promised.
+    pub fn tracked(&self) -> impl Iterator<Item = &Tracked> {
+        self.apps.keys()
+    }
+
     /// What a user or group is promised in a queue.
     pub fn at(&self, who: Who, name: &Arc<str>, path: &Arc<str>) -> Option<&Resource> {
         // Nearly always nothing is, and this is asked for each ask.

@@ -91,6 +91,18 @@ impl<K: Row, T: Clone> Table<K, T> {
         }
     }
 
+    /// The chain of free rows leads to free rows only, and ends.
+    pub fn is_whole(&self) -> bool {
+        let (mut next, mut left) = (self.free, self.slots.len());
+        while let Some(at) = next {
+            match self.slots.get(at) {
+                Some(Slot::Free(after)) if left > 0 => (next, left) = (*after, left - 1),
+                _ => return false,
+            }
+        }
+        true
+    }
+
     /// A row, `None` where it is free.
     pub fn get(&self, key: K) -> Option<&T> {
         match self.slots.get(key.at())? {

@@ -249,7 +249,7 @@ mod tests {
         };
         let first = start();
         publish(&first, 0..7).await;
-        first.send(StopEvents).await.unwrap();
+        first.send(StopEvents).await.unwrap().unwrap();
         let events = start();
         publish(&events, 7..9).await;
         let (host, name) = (IpAddr::V4(Ipv4Addr::LOCALHOST), "name".into());

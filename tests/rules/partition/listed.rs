@@ -16,7 +16,7 @@ use super::{
 
 fn view(env: &Env) -> View {
     let snapshot = Arc::new(Snapshot { epoch: 1, partition: env.partition.clone() });
-    View { rm: "rm".into(), shown: "default".into(), snapshot }
+    View { rm: "rm".into(), internal: "[rm]default".into(), shown: "default".into(), snapshot }
 }
 
 proptest! {

@@ -94,7 +94,7 @@ impl Partition {
             Unfit::Refused
         } else if !node.available.fits(resource) {
             Unfit::Full
-        } else if node.reservations.iter().any(|other| *other != ask) {
+        } else if node.reservations.iter().any(|other| other != ask) {
             Unfit::Reserved
         } else {
             return Why::Turn;

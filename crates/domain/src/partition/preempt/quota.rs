@@ -138,7 +138,7 @@ impl Partition {
             sum.add(weight);
         }
         for (child, weight) in children.iter().zip(weights) {
-            let part = |kind: &ResourceType, amount| amount * weight.amount(kind) / sum.amount(kind).max(1);
+            let part = |kind: &ResourceType, amount| part_of(amount, weight.amount(kind), sum.amount(kind));
             self.take_share(*child, &to_divide, &weight, part, (all, taken), cx);
         }
         // What rounding left, and what no allocation of a share was small enough for (R7.44 mended).
@@ -217,7 +217,31 @@ impl Partition {
     }
 }
 
+/// The part of an amount that falls to a weight among all weights. Where it would be too large to compute, the last bits of the
+/// weights do not count.
+fn part_of(amount: i128, weight: i128, all: i128) -> i128 {
+    let bits = |number: i128| i128::BITS - number.max(0).leading_zeros();
+    let too_many = (bits(amount) + bits(weight)).saturating_sub(i128::BITS - 1);
+    amount * (weight >> too_many) / (all >> too_many).max(1)
+}
+
 /// Usage is above a max in the sense of R7.40: in a type that both have.
 pub(in super::super) fn is_above(max: Option<&Resource>, used: &Resource) -> bool {
     max.is_some_and(|max| max.iter().any(|(kind, max)| used.get(kind).is_some_and(|used| used > max)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::part_of;
+
+    #[test]
+    fn parts_of_amounts_of_any_size() {
+        // R7.44
+        assert_eq!((part_of(10, 2, 5), part_of(7, 1, 2), part_of(7, 0, 0)), (4, 3, 0));
+        // Thousands of allocations of the largest size there is.
+        let much = i128::from(i64::MAX) * 5_000;
+        assert_eq!(part_of(much, much, much), much);
+        let half = part_of(much, much / 2, much);
+        assert!((half - much / 2).abs() < much / 1_000_000, "{half}");
+    }
 }

@@ -192,15 +192,17 @@ mod tests {
         let notes = tokio::task::spawn_blocking(move || {
             let mut kept = Kept::beside(&beside);
             noted.iter().for_each(|rm| kept.note(rm, &[]));
-            kept.writer().unwrap()
+            kept
         });
-        let writer = tokio::time::timeout(Duration::from_secs(20), notes).await.expect("the disk hangs").unwrap();
-        // It goes on.
+        let mut kept = tokio::time::timeout(Duration::from_secs(20), notes).await.expect("the disk hangs").unwrap();
+        // It goes on, with a file in the place of the pipe.
         tokio::task::spawn_blocking(move || std::fs::read(new)).await.unwrap().unwrap();
+        kept.note(&"last".into(), &[]);
+        let writer = kept.writer().unwrap();
         tokio::task::spawn_blocking(move || {
             writer.write();
             let kept = Kept::beside(writer.file.parent().unwrap());
-            assert_eq!(kept.resource_managers, known);
+            assert_eq!((kept.resource_managers.len(), kept.place("last")), (known.len() + 1, known.len()));
         })
         .await
         .unwrap();

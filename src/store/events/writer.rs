@@ -351,7 +351,9 @@ impl Writer {
         usage.pass(point);
         self.frame.clear();
         self.frame.resize(HEAD, 0);
-        point::encode(point.reason, &usage.rows(), &mut self.frame);
+        let mut rows = usage.rows();
+        rows.extend(point.rows.iter().filter(|(key, _)| key.is_lead()).cloned());
+        point::encode(point.reason, &rows, &mut self.frame);
         self.emit(Kind::Usage, self.next..self.next, (point.from.0, point.to.0))?;
         self.usage = usage;
         self.points = number;

@@ -113,7 +113,7 @@ pub struct History {
     /// What was taken and is not in the lines, in its order.
     left: VecDeque<Left>,
     /// The last point, and others of its id.
-    passed: Vec<Arc<UsagePoint>>,
+    passed: Vec<(u64, PointReason, Nanos, Nanos, Option<bool>)>,
     /// Another server leads since then, or has done so before this one first did; nothing of it is told here.
     away: Nanos,
     /// No event is missing within the time that was asked for.
@@ -303,11 +303,13 @@ impl History {
     }
 
     fn point(&mut self, point: Arc<UsagePoint>) {
-        if self.passed.contains(&point) {
+        let leads = point.rows.iter().find_map(|(key, _)| key.leads(&self.question.partition));
+        let this = (point.id, point.reason, point.from, point.to, leads);
+        if self.passed.contains(&this) {
             return;
         }
-        self.passed.retain(|passed| passed.id == point.id);
-        self.passed.push(point.clone());
+        self.passed.retain(|(id, ..)| *id == point.id);
+        self.passed.push(this);
         let first = self.begin.is_none();
         let ended = matches!(point.reason, PointReason::Stopped | PointReason::Killed);
         // Before the first process there was nothing; else the log begins in the middle.
@@ -326,7 +328,7 @@ impl History {
                 }
             }
         }
-        match point.rows.iter().find_map(|(key, _)| key.leads(&self.question.partition)) {
+        match leads {
             Some(true) if self.question.since.is_some() => {
                 self.gap(self.away, point.to, "led-elsewhere", Arc::default())
             }

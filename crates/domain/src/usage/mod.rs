@@ -39,10 +39,14 @@ impl UsageKey {
         UsageKey { partition: format!("[{rm}]").into(), who: Who::User, name: name.into(), queue: Arc::default() }
     }
 
-    /// What [`UsageKey::lead`] says about a partition.
+    /// It is one of [`UsageKey::lead`].
+    pub fn is_lead(&self) -> bool {
+        self.queue.is_empty() && self.partition.ends_with(']')
+    }
+
+    /// What it says about a partition.
     fn leads(&self, partition: &str) -> Option<bool> {
-        let is_of = self.queue.is_empty() && self.partition.ends_with(']') && partition.starts_with(&*self.partition);
-        is_of.then(|| *self.name == *HERE)
+        (self.is_lead() && partition.starts_with(&*self.partition)).then(|| *self.name == *HERE)
     }
 }
 

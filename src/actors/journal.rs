@@ -116,6 +116,8 @@ struct Write {
     directory: Arc<Mutex<Directory>>,
     r: Option<Arc<str>>,
     records: Vec<Record>,
+    /// Its files are closed afterwards.
+    rest: bool,
 }
 
 struct Stream {
@@ -257,7 +259,15 @@ impl JournalActor {
     fn to_write(&self, records: Vec<Record>, r: Option<&Arc<str>>) -> Option<Write> {
         let Storage::Disk(Kept { directory, exists, .. }) = &self.storage else { return None };
         let (r, records) = to_store(&self.log, *exists, records, r.unwrap_or(&self.r))?;
-        Some(Write { directory: directory.clone(), r, records })
+        Some(Write { directory: directory.clone(), r, records, rest: self.session.is_none() })
+    }
+
+    /// Without a session there is little to write: a journal that is kept for what is drained holds no files open.
+    fn rest(&self) {
+        if let Storage::Disk(Kept { directory, .. }) = &self.storage {
+            let directory = directory.clone();
+            spawn_blocking(move || directory.lock().unwrap_or_else(PoisonError::into_inner).rest());
+        }
     }
 
     /// Takes note of what came of writing.
@@ -392,6 +402,9 @@ impl Write {
         // The writer repairs what a panic may have left: it cuts the file before it appends.
         let mut directory = self.directory.lock().unwrap_or_else(PoisonError::into_inner);
         let written = directory.write(self.r.as_deref(), &self.records, &stamp());
+        if self.rest {
+            directory.rest();
+        }
         (written, directory.take_damage())
     }
 }
@@ -538,6 +551,7 @@ impl Handler<End> for JournalActor {
             let mut out = Vec::new();
             self.journal.end(self.now(), &mut out);
             self.commit(out, ctx);
+            self.rest();
         }
     }
 }
@@ -548,6 +562,7 @@ impl Handler<Moved> for JournalActor {
     fn handle(&mut self, Moved(closing): Moved, _ctx: &mut Self::Context) {
         // Its nodes did not go: the session that begins here next tells which of them are left.
         self.session = None;
+        self.rest();
         for stream in std::mem::take(&mut self.streams).into_values() {
             stream.end(Ended::Moved(closing.clone()));
         }

@@ -197,6 +197,11 @@ impl Directory {
         Ok(())
     }
 
+    /// Closes what is open until something is written again.
+    pub fn rest(&mut self) {
+        self.log.as_mut().into_iter().for_each(EventLog::rest);
+    }
+
     /// Somebody else has changed the files.
     fn open_again(&mut self, at: &str) -> Result<(), String> {
         let Opened { directory, mut damage, passing, .. } = open(&self.path, at);

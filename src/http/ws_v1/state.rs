@@ -1,6 +1,7 @@
 //! What the handlers read.
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc, Weak,
         atomic::{AtomicI64, Ordering::Relaxed},
@@ -143,15 +144,17 @@ impl RestState {
         self.kept_journals().map(|journals| journals.faults().into_iter().map(told).collect())
     }
 
-    /// Numbers of those, by the names of the partitions that are shown where they are registered, else by internal ones.
+    /// Numbers of those, by the names of the partitions that are shown where they are registered, else by internal ones: of the
+    /// latter where there are any, for journals outlive their partitions.
     pub fn counts_of_faults(&self) -> Vec<(String, u64)> {
         let listing = self.listing();
-        let shown = |internal: &str| {
-            let entry = listing.partitions.iter().find(|entry| *entry.internal == *internal);
-            entry.map_or(internal, |entry| &*entry.shown).to_owned()
-        };
+        let shown: HashMap<_, _> = listing.partitions.iter().map(|entry| (&entry.internal, &entry.shown)).collect();
         let journals = self.kept_journals().into_iter().flat_map(|journals| journals.faults());
-        journals.map(|(name, faults)| (shown(&name), faults.count() as u64)).collect()
+        let counted = journals.filter_map(|(name, faults)| {
+            let (shown, count) = (shown.get(&name), faults.count() as u64);
+            (shown.is_some() || count > 0).then(|| (shown.map_or(&name, |shown| shown).to_string(), count))
+        });
+        counted.collect()
     }
 
     /// The present resource managers and partitions.

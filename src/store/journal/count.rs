@@ -10,12 +10,13 @@
 //! one write in place, far shorter than what a disk writes at once: it costs one flush, and is never there by half.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs,
     io::{self, ErrorKind},
-    os::unix::fs::{FileExt as _, MetadataExt as _},
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
 };
 
+use super::log::Held;
 use crate::store::files;
 
 /// Name of the file in its directory.
@@ -49,13 +50,13 @@ fn parse(bytes: &[u8]) -> Option<u64> {
 #[derive(Debug)]
 pub struct Count {
     path: PathBuf,
-    file: Option<File>,
+    file: Held,
 }
 
 impl Count {
     /// That of a directory. Nothing is made before the first write.
     pub fn of(dir: &Path) -> Count {
-        Count { path: dir.join(FILE), file: None }
+        Count { path: dir.join(FILE), file: Held::default() }
     }
 
     /// The log has so many lines. It is on disk afterwards.
@@ -63,11 +64,7 @@ impl Count {
     /// # Errors
     /// Writing failed.
     pub fn write(&mut self, lines: u64) -> io::Result<()> {
-        let file = match self.file.take() {
-            Some(file) => file,
-            None => files::open_or_make(&self.path, OpenOptions::new().write(true))?,
-        };
-        let file = self.file.insert(file);
+        let file = self.file.open(&self.path)?;
         file.write_all_at(text(lines).as_bytes(), 0)?;
         file.sync_data()
     }
@@ -77,14 +74,17 @@ impl Count {
     /// # Errors
     /// Writing failed; what was there is there.
     pub fn replace(&mut self, lines: u64) -> io::Result<()> {
-        self.file = None;
+        self.file = Held::default();
         files::replace(&self.path, text(lines).as_bytes())
     }
 
     /// The file is the one that was written here.
     pub fn is_untouched(&self) -> bool {
-        let Some(file) = &self.file else { return true };
-        let place = |found: io::Result<fs::Metadata>| found.ok().map(|found| (found.dev(), found.ino()));
-        place(file.metadata()).is_some_and(|opened| place(fs::metadata(&self.path)) == Some(opened))
+        self.file.is_new() || fs::metadata(&self.path).is_ok_and(|named| self.file.is(&named))
+    }
+
+    /// The file is closed until something is written again.
+    pub fn rest(&mut self) {
+        self.file.rest();
     }
 }

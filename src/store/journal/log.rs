@@ -35,8 +35,8 @@ pub struct EventLog {
 #[derive(Debug)]
 struct Part {
     path: PathBuf,
-    /// Opened with the first append: a log is never created empty.
-    file: Option<File>,
+    /// A log is never created empty.
+    file: Held,
     /// Bytes that are right.
     whole: u64,
     /// There may be more in the file than that.
@@ -118,7 +118,7 @@ impl EventLog {
         }
         let part = |name: &str, bytes: &[u8]| Part {
             path: dir.join(name),
-            file: None,
+            file: Held::default(),
             whole: bytes.len() as u64,
             torn: false,
         };
@@ -197,6 +197,12 @@ impl EventLog {
         self.sign().or(Ok(()))
     }
 
+    /// Its files are closed until something is written again.
+    pub fn rest(&mut self) {
+        [&mut self.log.file, &mut self.copy.file].into_iter().for_each(Held::rest);
+        self.count.rest();
+    }
+
     /// The copy says that lines are written which are. It is on disk with the next of them at the latest, and until then
     /// a crash leaves no doubt: the log has them.
     fn sign(&mut self) -> io::Result<()> {
@@ -236,7 +242,7 @@ impl Part {
     fn take_back(&mut self, bytes: u64) {
         self.whole -= bytes;
         self.torn = true;
-        if let Some(file) = &self.file
+        if let Some(file) = &self.file.file
             && file.set_len(self.whole).is_ok()
         {
             self.torn = false;
@@ -244,22 +250,57 @@ impl Part {
     }
 
     fn open(&mut self) -> io::Result<&mut File> {
-        let file = match self.file.take() {
-            Some(file) => file,
-            None => files::open_or_make(&self.path, OpenOptions::new().read(true).write(true))?,
-        };
-        Ok(self.file.insert(file))
+        self.file.open(&self.path)
     }
 
     fn is_untouched(&self) -> bool {
         let named = match fs::metadata(&self.path) {
             Ok(named) => named,
-            Err(error) => return error.kind() == ErrorKind::NotFound && self.whole == 0 && self.file.is_none(),
+            Err(error) => return error.kind() == ErrorKind::NotFound && self.whole == 0 && self.file.is_new(),
         };
-        let same = |opened: Metadata| (opened.dev(), opened.ino()) == (named.dev(), named.ino());
         let long = if self.torn { named.len() >= self.whole } else { named.len() == self.whole };
-        named.is_file() && long && self.file.as_ref().is_none_or(|file| file.metadata().is_ok_and(same))
+        named.is_file() && long && self.file.is(&named)
     }
+}
+
+/// A file that is opened with the first write, and again after it was at rest: nobody's descriptors run out for what nobody needs.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    file: Option<File>,
+    /// Where it was on the disk when it was closed.
+    place: Option<(u64, u64)>,
+}
+
+impl Held {
+    pub(super) fn open(&mut self, path: &Path) -> io::Result<&mut File> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => files::open_or_make(path, OpenOptions::new().read(true).write(true))?,
+        };
+        Ok(self.file.insert(file))
+    }
+
+    /// Closes it until it is written to again.
+    pub(super) fn rest(&mut self) {
+        if let Some(found) = self.file.take().and_then(|file| file.metadata().ok()) {
+            self.place = Some(place(&found));
+        }
+    }
+
+    /// Nothing was written to it.
+    pub(super) fn is_new(&self) -> bool {
+        self.file.is_none() && self.place.is_none()
+    }
+
+    /// It is this one, where something was written to it.
+    pub(super) fn is(&self, named: &Metadata) -> bool {
+        let opened = self.file.as_ref().map(|file| file.metadata().ok().as_ref().map(place));
+        opened.or(self.place.map(Some)).is_none_or(|known| known == Some(place(named)))
+    }
+}
+
+fn place(found: &Metadata) -> (u64, u64) {
+    (found.dev(), found.ino())
 }
 
 /// The event tells of the resource set.
@@ -305,7 +346,7 @@ fn next(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
 
 /// Log and copy line by line, without holding them in memory; `None` where they do not agree, beyond what a crash leaves.
 fn compare(dir: &Path, least: u64) -> io::Result<Option<EventLog>> {
-    let part = |name: &str| Part { path: dir.join(name), file: None, whole: 0, torn: true };
+    let part = |name: &str| Part { path: dir.join(name), file: Held::default(), whole: 0, torn: true };
     let (log, copy, count) = (part(eventlog::FILE), part(copy::FILE), Count::of(dir));
     let mut agreed = EventLog { log, copy, count, lines: 0, last_set: 0, planned: Vec::new() };
     let (mut log, mut copy) = (reader(&agreed.log.path)?, reader(&agreed.copy.path)?);

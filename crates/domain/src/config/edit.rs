@@ -1,6 +1,6 @@
 //! A configuration with one setting changed: checked as if it had been written so.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use super::{
     Fault, LoadedConfig, build,
@@ -33,9 +33,9 @@ impl LoadedConfig {
         let Some(written) = all.find(|written| written.name.value.eq_ignore_ascii_case(partition)) else {
             return Err(format!("partition {partition} is not configured"));
         };
-        let mut line = String::new();
+        let mut told = Told::default();
         for edit in edits {
-            change(written, edit, &mut line)?;
+            change(written, edit, &mut told)?;
         }
         let mut faults = Faults::default();
         validate::normalise_and_check(&mut scheduler, &mut faults);
@@ -47,15 +47,15 @@ impl LoadedConfig {
         let mut warnings = Faults::default();
         // Rules are as they were.
         let conf = build::partition(written, &mut Faults::default(), &mut warnings);
-        Ok(Edited { conf: Arc::new(conf), line, warnings: warnings.into_list() })
+        Ok(Edited { conf: Arc::new(conf), line: told.text(), warnings: warnings.into_list() })
     }
 }
 
-fn change(partition: &mut Partition, edit: &Edit, line: &mut String) -> Result<(), String> {
+fn change(partition: &mut Partition, edit: &Edit, told: &mut Told) -> Result<(), String> {
     let Some(path) = edit.queue() else {
         if let Edit::Preemption(on) = edit {
             partition.preemption.enabled = Some(*on);
-            tell(line, &format!("partition {}", partition.name.value), &format!("preemption: {{enabled: {on}}}"));
+            told.entry(format!("partition {}", partition.name.value), "preemption", "enabled", on.to_string());
         }
         return Ok(());
     };
@@ -64,7 +64,7 @@ fn change(partition: &mut Partition, edit: &Edit, line: &mut String) -> Result<(
         let queue = find(partition, above).ok_or_else(|| format!("queue {above} is not configured"))?;
         let name = Spanned { value: name.to_owned(), at: queue.at };
         let parent_too = if *parent { ", parent: true" } else { "" };
-        tell(line, &format!("queue {above}"), &format!("queues: [{{name: {}{parent_too}}}]", name.value));
+        told.setting(format!("queue {above}"), "queues", format!("[{{name: {}{parent_too}}}]", name.value));
         queue.queues.push(Queue { at: queue.at, name, parent: *parent, ..Queue::default() });
         return Ok(());
     }
@@ -76,33 +76,32 @@ fn change(partition: &mut Partition, edit: &Edit, line: &mut String) -> Result<(
         Edit::Max { amounts, .. } => {
             let max = queue.resources.max.get_or_insert_default();
             set(max, amounts);
-            tell(line, &here, &format!("resources: {{max: {}}}", written(max)));
+            told.entry(here, "resources", "max", written(max));
         }
         Edit::Guaranteed { amounts, .. } => {
             let guaranteed = queue.resources.guaranteed.get_or_insert_default();
             set(guaranteed, amounts);
-            tell(line, &here, &format!("resources: {{guaranteed: {}}}", written(guaranteed)));
+            told.entry(here, "resources", "guaranteed", written(guaranteed));
         }
         Edit::Applications { max, .. } => {
             queue.max_applications.value = *max;
-            tell(line, &here, &format!("maxapplications: {max}"));
+            told.setting(here, "maxapplications", max.to_string());
         }
         Edit::Property { name, value, .. } => {
             let text = Spanned { value: value.to_string(), at: queue.at };
             queue.properties.insert(name.to_string(), text);
-            tell(line, &here, &format!("properties: {{{name}: {value}}}"));
+            told.entry(here, "properties", name, value.to_string());
         }
         Edit::LimitMax { entry, amounts, .. } => {
             let limit = limit(queue, *entry)?;
             set(&mut limit.max_resources, amounts);
-            let text = format!("maxresources: {}", written(&limit.max_resources));
-            tell(line, &format!("{here}, limit of {}", names(limit)), &text);
+            let place = format!("{here}, limit of {}", names(limit));
+            told.setting(place, "maxresources", written(&limit.max_resources));
         }
         Edit::LimitApplications { entry, max, .. } => {
             let limit = limit(queue, *entry)?;
             limit.max_applications.value = *max;
-            let text = format!("maxapplications: {max}");
-            tell(line, &format!("{here}, limit of {}", names(limit)), &text);
+            told.setting(format!("{here}, limit of {}", names(limit)), "maxapplications", max.to_string());
         }
         Edit::Name { .. } | Edit::Preemption(_) => {}
     }
@@ -115,9 +114,57 @@ fn change(partition: &mut Partition, edit: &Edit, line: &mut String) -> Result<(
     Ok(())
 }
 
-fn tell(line: &mut String, place: &str, text: &str) {
-    // Writing to a string cannot fail.
-    let _ = writeln!(line, "# {place}\n{text}");
+/// What is to be written, by place, and there by key: each key stands there once.
+#[derive(Default)]
+struct Told(Vec<(String, Vec<(&'static str, Value)>)>);
+
+enum Value {
+    One(String),
+    /// By key.
+    Map(BTreeMap<String, String>),
+}
+
+impl Told {
+    fn at(&mut self, place: String, key: &'static str, new: Value) -> &mut Value {
+        let at = self.0.iter().position(|(known, _)| *known == place).unwrap_or_else(|| {
+            self.0.push((place, Vec::new()));
+            self.0.len() - 1
+        });
+        let settings = &mut self.0[at].1;
+        let at = settings.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
+            settings.push((key, new));
+            settings.len() - 1
+        });
+        &mut settings[at].1
+    }
+
+    fn setting(&mut self, place: String, key: &'static str, value: String) {
+        *self.at(place, key, Value::One(String::new())) = Value::One(value);
+    }
+
+    fn entry(&mut self, place: String, key: &'static str, inner: &str, value: String) {
+        if let Value::Map(map) = self.at(place, key, Value::Map(BTreeMap::new())) {
+            map.insert(inner.to_owned(), value);
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for (place, settings) in &self.0 {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "# {place}");
+            for (key, written) in settings {
+                let _ = match written {
+                    Value::One(value) => writeln!(text, "{key}: {value}"),
+                    Value::Map(map) => {
+                        let entries: Vec<String> = map.iter().map(|(key, value)| format!("{key}: {value}")).collect();
+                        writeln!(text, "{key}: {{{}}}", entries.join(", "))
+                    }
+                };
+            }
+        }
+        text
+    }
 }
 
 fn find<'a>(partition: &'a mut Partition, path: &str) -> Option<&'a mut Queue> {
@@ -187,6 +234,26 @@ partitions:
         let told = "# queue root, limit of users eve, *\nmaxapplications: 7\n# partition default\npreemption: {enabled: false}\n";
         assert_eq!(edited.line, told);
         assert_eq!((edited.conf.root.limits[0].max_applications, edited.conf.preemption), (7, false));
+    }
+
+    #[test]
+    fn settings_of_one_queue_are_told_as_they_can_stand_in_one_file() {
+        let config = load(TEXT).unwrap();
+        let queue = || Arc::<str>::from("root.a.new");
+        let memory = |gib: i64| Resource::of(&[("memory", gib << 30)]);
+        let property = |name: &str| Edit::Property { queue: queue(), name: name.into(), value: "1".into() };
+        let edits = [
+            Edit::Name { queue: queue(), parent: false },
+            Edit::Guaranteed { queue: queue(), amounts: memory(1) },
+            Edit::Max { queue: queue(), amounts: memory(2) },
+            Edit::Applications { queue: queue(), max: 3 },
+            property("priority.offset"),
+            property("other"),
+        ];
+        let edited = config.edited("default", &edits).unwrap();
+        let told = "# queue root.a\nqueues: [{name: new}]\n# queue root.a.new\nresources: {guaranteed: {memory: 1Gi}, max: {memory: 2Gi}}\n\
+                    maxapplications: 3\nproperties: {other: 1, priority.offset: 1}\n";
+        assert_eq!(edited.line, told);
     }
 
     #[test]

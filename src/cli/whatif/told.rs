@@ -118,6 +118,9 @@ fn whole(answer: &WhatIf) -> String {
 
 /// Waits in a line.
 fn waits(waits: &WaitsView) -> String {
+    if waits.asks == 0 {
+        return "none was placed".to_owned();
+    }
     let [half, most, all] = [waits.p50_seconds, waits.p90_seconds, waits.longest_seconds].map(span);
     format!("half {half}, nine of ten {most}, all {all} at most")
 }
@@ -194,10 +197,11 @@ fn queues(answer: &WhatIf) -> List {
         Cell::text(if told.is_empty() { "0".to_owned() } else { told.join(", ") })
     };
     // A leaf only: others have no asks of their own.
-    let queue_waits = |waits: &Both<WaitsView>| match (waits.without.asks, waits.with.asks) {
-        (0, 0) => Cell::text(""),
-        _ if waits.without.p90_seconds == waits.with.p90_seconds => Cell::text(span(waits.with.p90_seconds)),
-        _ => Cell::text(format!("{} → {}", span(waits.without.p90_seconds), span(waits.with.p90_seconds))),
+    let queue_wait = |waits: &WaitsView| if waits.asks == 0 { "none".to_owned() } else { span(waits.p90_seconds) };
+    let queue_waits = |waits: &Both<WaitsView>| match (queue_wait(&waits.without), queue_wait(&waits.with)) {
+        _ if waits.without.asks + waits.with.asks == 0 => Cell::text(""),
+        (without, with) if without == with => Cell::text(with),
+        (without, with) => Cell::text(format!("{without} → {with}")),
     };
     let rows = answer.queues.iter().map(|queue| {
         let there = match (queue.there.without, queue.there.with) {
@@ -289,6 +293,9 @@ There was not enough time for all of 2h: figures are those until then.
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }
+        assert!(text.contains("none was placed"), "{text}");
+        answer.queues[0].waits.without = WaitsView::default();
+        assert!(told(&answer).contains("none → 30s"), "{}", told(&answer));
         answer.queues[0].pending = Both::default();
         answer.queues[0].used.with = Amounts::from([("memory".to_owned(), (8 << 30) + 1)]);
         let small = told(&answer);

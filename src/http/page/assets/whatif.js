@@ -101,7 +101,7 @@ export function whatif(context) {
       const share = (whole) => (100 * (whole.averageUsed[type] || 0) / (whole.averageCapacity[type] || 1)).toFixed(1);
       return [`${noun(type)} used on average`, ...[without, then].map((whole, at) => `${told[at]} (${share(whole)} %)`)];
     };
-    const waits = (all) => `half ${ahead(all.p50Seconds)}, nine of ten ${ahead(all.p90Seconds)}, all ${ahead(all.longestSeconds)} at most`;
+    const waits = (all) => !all.asks ? "none was placed" : `half ${ahead(all.p50Seconds)}, nine of ten ${ahead(all.p90Seconds)}, all ${ahead(all.longestSeconds)} at most`;
     const rows = [
       ["Allocations", number(without.allocations), number(then.allocations)],
       ["Asks that wait", number(without.waiting), number(then.waiting)],

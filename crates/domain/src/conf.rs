@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::coded::{list, map, variants};
+use super::coded::{Apart, list, map, variants};
 use super::{
     acl::Acl,
     placement::RuleConf,
@@ -113,11 +113,11 @@ pub struct TemplateConf {
     /// Running applications at most; 0: any number.
     pub max_applications: u64,
     /// Properties without empty keys and values (TPL-003).
-    pub properties: BTreeMap<String, String>,
+    pub properties: Arc<BTreeMap<String, String>>,
     /// Max, only where it is strictly above zero (TPL-003).
-    pub max: Option<Resource>,
+    pub max: Option<Arc<Resource>>,
     /// Guaranteed, only where it is strictly above zero.
-    pub guaranteed: Option<Resource>,
+    pub guaranteed: Option<Arc<Resource>>,
 }
 
 /// One limit entry (CFG-060–CFG-068).
@@ -150,5 +150,5 @@ map!(QueueConf {
     10 limits,
     11 children,
 });
-list!(TemplateConf { max_applications, properties, max, guaranteed });
+list!(TemplateConf { max_applications, properties, max as Apart, guaranteed as Apart });
 list!(LimitConf { users, groups, max_resources, max_applications });

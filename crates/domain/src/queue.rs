@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::coded::{Skip, list, map, variants};
+use super::coded::{Apart, Skip, list, map, variants};
 use super::{
     acl::Acl,
     app::AppKey,
@@ -43,13 +43,13 @@ pub struct Queue {
     /// When `state` last changed.
     pub state_since: Nanos,
     /// Effective properties, those inherited included (QUE-061).
-    pub properties: BTreeMap<String, String>,
+    pub properties: Arc<BTreeMap<String, String>>,
     /// The properties, read.
     pub settings: QueueSettings,
     /// Own max; for root the sum of the nodes' capacity (QUE-020). A type that is missing is not limited.
-    pub max: Option<Resource>,
+    pub max: Option<Arc<Resource>>,
     /// Own guaranteed.
-    pub guaranteed: Option<Resource>,
+    pub guaranteed: Option<Arc<Resource>>,
     /// Applications of this leaf by state, as in [`AppState::ALL`].
     pub states: [u32; AppState::ALL.len()],
     /// Running applications at most; 0: any number.
@@ -245,8 +245,8 @@ map!(Queue {
     8 state_since,
     9 properties,
     10 settings,
-    11 max,
-    12 guaranteed,
+    11 max as Apart,
+    12 guaranteed as Apart,
     13 states,
     14 max_applications,
     15 admin_acl,

@@ -88,8 +88,8 @@ impl<'a> TemplateView<'a> {
     fn new(template: &'a TemplateConf) -> TemplateView<'a> {
         TemplateView {
             max_applications: template.max_applications,
-            max_resource: Amounts::from(template.max.as_ref()),
-            guaranteed_resource: Amounts::from(template.guaranteed.as_ref()),
+            max_resource: Amounts::from(template.max.as_deref()),
+            guaranteed_resource: Amounts::from(template.guaranteed.as_deref()),
             properties: &template.properties,
         }
     }
@@ -122,8 +122,8 @@ pub fn one(view: &View, at: QueueIx, subtree: bool) -> Option<QueueView<'_>> {
         status: partition.shown_state(at).name(),
         partition: "",
         pending_resource: Amounts::from(&queue.waiting()),
-        max_resource: Amounts::from(queue.max.as_ref()),
-        guaranteed_resource: Amounts::from(queue.guaranteed.as_ref()),
+        max_resource: Amounts::from(queue.max.as_deref()),
+        guaranteed_resource: Amounts::from(queue.guaranteed.as_deref()),
         allocated_resource: Amounts::from(&placed),
         preempting_resource: Amounts::from(&*queue.preempting),
         headroom: Amounts::from(partition.headroom(at).as_ref()),
@@ -134,7 +134,7 @@ pub fn one(view: &View, at: QueueIx, subtree: bool) -> Option<QueueView<'_>> {
         template: queue.template.as_deref().filter(|_| !queue.leaf).map(TemplateView::new),
         children: if subtree { children().filter_map(|child| one(view, child, true)).collect() } else { Vec::new() },
         child_names: children().filter_map(|child| Some(&*partition.queues.get(child)?.path)).collect(),
-        abs_used_capacity: Amounts::percent(&placed, queue.max.as_ref()),
+        abs_used_capacity: Amounts::percent(&placed, queue.max.as_deref()),
         max_running_apps: queue.max_applications,
         running_apps: queue.running,
         current_priority: partition.priority_of_queue(at),

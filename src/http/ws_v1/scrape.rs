@@ -178,8 +178,8 @@ fn applications(queue: &Queue) -> impl Iterator<Item = (&'static str, i64)> {
 fn queue(queue: &Queue) -> QueueGauges {
     let (placed, waiting) = (queue.placed(), queue.waiting());
     let resources = [
-        ("guaranteed", queue.guaranteed.as_ref()),
-        ("max", queue.max.as_ref()),
+        ("guaranteed", queue.guaranteed.as_deref()),
+        ("max", queue.max.as_deref()),
         ("allocated", Some(&placed)),
         ("pending", Some(&waiting)),
         ("preempting", Some(&*queue.preempting)),

@@ -106,7 +106,7 @@ fn a_refused_gang_leaves_its_queue_for_the_cleaner() {
     };
     env.add_app(item);
     assert!(env.heard()[0].contains("larger than max queue allocation"), "{:?}", env.told);
-    assert_eq!(queue(&env, "root.x").max, Some(memory(7)));
+    assert_eq!(queue(&env, "root.x").max, Some(memory(7).into()));
     env.pass(11);
     assert!(!is_there(&env, "root.x"));
 }
@@ -118,7 +118,10 @@ fn managed_children_drain_dynamic_ones_stay() {
     let with = text(&format!("[{{name: p, parent: true, {template}, queues: [{{name: c}}]}}]"), CREATE);
     let mut env = Env::calm(&with);
     env.app("one", "root.p.d1");
-    assert_eq!((queue(&env, "root.p.d1").max_applications, &queue(&env, "root.p.d1").max), (5, &Some(memory(9))));
+    assert_eq!(
+        (queue(&env, "root.p.d1").max_applications, &queue(&env, "root.p.d1").max),
+        (5, &Some(memory(9).into()))
+    );
     env.reload(&text("[]", CREATE));
     let state = |path: &str| queue(&env, path).state;
     let states = [state("root.p"), state("root.p.c"), state("root.p.d1")];
@@ -147,20 +150,26 @@ fn templates_are_for_what_placement_makes() {
     };
     let mut env = Env::calm(&with(10, ""));
     env.app("one", "root.p.x");
-    assert_eq!((&queue(&env, "root.p.x").max, queue(&env, "root.p.x").settings.sort_fair), (&Some(memory(10)), true));
+    assert_eq!(
+        (&queue(&env, "root.p.x").max, queue(&env, "root.p.x").settings.sort_fair),
+        (&Some(memory(10).into()), true)
+    );
     env.app("two", "root.own.x");
     assert_eq!((&queue(&env, "root.own.x").max, queue(&env, "root.own.x").max_applications), (&None, 2));
     assert_eq!((&queue(&env, "root.leaf").max, &queue(&env, "root.leaf").template), (&None, &None));
     env.app("three", "root.p.deep.er");
-    assert_eq!(queue(&env, "root.p.deep.er").max, Some(memory(10)), "through a dynamic parent");
+    assert_eq!(queue(&env, "root.p.deep.er").max, Some(memory(10).into()), "through a dynamic parent");
     // A comment is a new configuration.
     env.reload(&with(10, "# note\n"));
     env.app("four", "root.p.y");
-    assert_eq!(queue(&env, "root.p.y").max, Some(memory(10)));
+    assert_eq!(queue(&env, "root.p.y").max, Some(memory(10).into()));
     // What is there already keeps its values.
     env.reload(&with(20, ""));
     env.app("five", "root.p.z");
-    assert_eq!((&queue(&env, "root.p.x").max, &queue(&env, "root.p.z").max), (&Some(memory(10)), &Some(memory(20))));
+    assert_eq!(
+        (&queue(&env, "root.p.x").max, &queue(&env, "root.p.z").max),
+        (&Some(memory(10).into()), &Some(memory(20).into()))
+    );
     // The recovery queue takes no part in it.
     tagged(&mut env, "forced", "root.own", &[("application.create.force", "true")]);
     let row = queue(&env, "root.@recovery@");
@@ -176,7 +185,7 @@ fn tags_set_what_they_carry() {
     tagged(&mut env, "one", "root.p.x", &[("Namespace.ResourceGuaranteed", &of("memory", 7))]);
     assert_eq!(
         (&queue(&env, "root.p.x").guaranteed, &queue(&env, "root.p.x").max),
-        (&Some(memory(7)), &Some(memory(10)))
+        (&Some(memory(7).into()), &Some(memory(10).into()))
     );
     tagged(
         &mut env,
@@ -185,13 +194,13 @@ fn tags_set_what_they_carry() {
         &[("namespace.resourcequota", &of("vcore", 10_000)), ("namespace.resourcemaxapps", "1")],
     );
     let row = queue(&env, "root.p.x");
-    assert_eq!((row.max.clone(), row.max_applications), (Some(Resource::of(&[("vcore", 10_000)])), 1));
+    assert_eq!((row.max.clone(), row.max_applications), (Some(Resource::of(&[("vcore", 10_000)]).into()), 1));
     for bad in ["{", "7", &of("memory", 0), &of("memory", -1)] {
         tagged(&mut env, "bad", "root.p.x", &[("namespace.resourcequota", bad), ("namespace.resourcemaxapps", "many")]);
         env.remove_app("bad");
         assert_eq!(
             (&queue(&env, "root.p.x").max, queue(&env, "root.p.x").max_applications),
-            (&Some(Resource::of(&[("vcore", 10_000)])), 1)
+            (&Some(Resource::of(&[("vcore", 10_000)]).into()), 1)
         );
     }
     tagged(&mut env, "three", "root.m", &[("namespace.resourcequota", &of("memory", 5))]);

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use crate::resources::Types;
 
-pub(crate) use plain::{Deltas, Once, Plain, Skip};
+pub(crate) use plain::{Apart, Deltas, Once, Plain, Skip};
 pub use reader::Names;
 pub(crate) use reader::Reader;
 pub(crate) use writer::Writer;

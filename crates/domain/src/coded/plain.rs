@@ -79,6 +79,30 @@ impl<T: Default> As<T> for Skip {
     }
 }
 
+/// A vector that is shared here, and was not when it was first written: each in full.
+pub(crate) struct Apart;
+
+impl As<Option<Arc<Resource>>> for Apart {
+    fn write(value: &Option<Arc<Resource>>, to: &mut Writer) {
+        match value {
+            Some(vector) => Resource::write(vector, to),
+            None => to.null(),
+        }
+    }
+
+    fn read(from: &mut Reader) -> Result<Option<Arc<Resource>>, Error> {
+        Ok(Option::<Resource>::read(from)?.map(Arc::new))
+    }
+
+    fn is_absent(value: &Option<Arc<Resource>>) -> bool {
+        value.is_none()
+    }
+
+    fn absent() -> Option<Option<Arc<Resource>>> {
+        Some(None)
+    }
+}
+
 /// Ascending rows, each as its distance from the one before.
 pub(crate) struct Deltas;
 

@@ -216,9 +216,9 @@ fn template(template: &Template) -> Option<TemplateConf> {
     }
     Some(TemplateConf {
         max_applications: template.max_applications,
-        properties,
-        max: resource(resources.max.as_ref()).filter(Resource::is_positive),
-        guaranteed: resource(resources.guaranteed.as_ref()).filter(Resource::is_positive),
+        properties: Arc::new(properties),
+        max: resource(resources.max.as_ref()).filter(Resource::is_positive).map(Arc::new),
+        guaranteed: resource(resources.guaranteed.as_ref()).filter(Resource::is_positive).map(Arc::new),
     })
 }
 

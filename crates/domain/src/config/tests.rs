@@ -286,8 +286,8 @@ fn templates() {
         assert_eq!(template(absent), None, "{absent}");
     }
     let made = template("{properties: {a: b, c: ''}, resources: {max: {memory: 0}, guaranteed: {memory: 5}}}").unwrap();
-    assert_eq!(made.properties, [("a".to_owned(), "b".to_owned())].into());
-    assert_eq!((made.max.clone(), made.guaranteed.clone()), (None, Some(Resource::of(&[("memory", 5)]))));
+    assert_eq!(*made.properties, [("a".to_owned(), "b".to_owned())].into());
+    assert_eq!((made.max.clone(), made.guaranteed.clone()), (None, Some(Arc::new(Resource::of(&[("memory", 5)])))));
 }
 
 #[test]

@@ -90,10 +90,10 @@ impl Partition {
             self.queues[ix].max_applications = max;
             self.unblock_limits();
         }
-        let quota = |key| tag(tags, key).and_then(quota_of_json).filter(Resource::is_positive);
+        let quota = |key| tag(tags, key).and_then(quota_of_json).filter(Resource::is_positive).map(Arc::new);
         let (max, guaranteed) = (quota(TAG_MAX), quota(TAG_GUARANTEED));
         let row = &self.queues[ix];
-        let differs = |new: &Option<Resource>, old: &Option<Resource>| new.is_some() && new != old;
+        let differs = |new: &Option<Arc<Resource>>, old: &Option<Arc<Resource>>| new.is_some() && new != old;
         let changes = differs(&max, &row.max) || differs(&guaranteed, &row.guaranteed);
         if max.is_some() {
             self.set_max(ix, max, &path, cx);
@@ -118,13 +118,13 @@ impl Partition {
     }
 
     /// A new max, with its event where it differs (EVT-043, EVT-048).
-    pub(super) fn set_max(&mut self, ix: QueueIx, max: Option<Resource>, path: &Arc<str>, cx: &mut Cx) {
+    pub(super) fn set_max(&mut self, ix: QueueIx, max: Option<Arc<Resource>>, path: &Arc<str>, cx: &mut Cx) {
         let row = &mut self.queues[ix];
         if row.max.clone().unwrap_or_default() != max.clone().unwrap_or_default() {
-            let shown = Arc::new(max.clone().unwrap_or_default());
+            let shown = max.clone().unwrap_or_default();
             cx.message(EventKind::Queue, path, &"".into(), (Change::Set, Detail::QueueMax), "", Some(shown));
         }
-        let max = effective(max.as_ref());
+        let max = effective(max);
         if std::mem::replace(&mut row.max, max.clone()) == max {
             return;
         }
@@ -134,13 +134,19 @@ impl Partition {
     }
 
     /// A new guarantee, with its event where it differs (EVT-044).
-    pub(super) fn set_guaranteed(&mut self, ix: QueueIx, guaranteed: Option<Resource>, path: &Arc<str>, cx: &mut Cx) {
+    pub(super) fn set_guaranteed(
+        &mut self,
+        ix: QueueIx,
+        guaranteed: Option<Arc<Resource>>,
+        path: &Arc<str>,
+        cx: &mut Cx,
+    ) {
         let row = &mut self.queues[ix];
         if row.guaranteed.clone().unwrap_or_default() != guaranteed.clone().unwrap_or_default() {
-            let shown = Arc::new(guaranteed.clone().unwrap_or_default());
+            let shown = guaranteed.clone().unwrap_or_default();
             cx.message(EventKind::Queue, path, &"".into(), (Change::Set, Detail::QueueGuaranteed), "", Some(shown));
         }
-        let guaranteed = effective(guaranteed.as_ref());
+        let guaranteed = effective(guaranteed);
         if std::mem::replace(&mut row.guaranteed, guaranteed.clone()) != guaranteed {
             self.shares_changed(ix);
         }
@@ -186,7 +192,7 @@ impl Partition {
     pub(super) fn configured_max(&self, queue: QueueIx) -> Option<Resource> {
         let mut max = None;
         for ix in self.path(queue).filter(|ix| *ix != self.root) {
-            max = min_limit(self.queues[ix].max.as_ref(), max.as_ref());
+            max = min_limit(self.queues[ix].max.as_deref(), max.as_ref());
         }
         max
     }

@@ -588,7 +588,7 @@ impl<'a> Explainer<'a> {
         if !queue.claimed.is_empty() {
             used = used.max(&used.minus(&queue.preempting).plus(&queue.claimed));
         }
-        (queue.path.clone(), queue.max.clone().unwrap_or_default(), used)
+        (queue.path.clone(), queue.max.as_deref().cloned().unwrap_or_default(), used)
     }
 
     /// A real ask that replaces a placeholder, once the shim agrees.

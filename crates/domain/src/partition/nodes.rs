@@ -283,12 +283,12 @@ impl Partition {
     fn change_total(&mut self, delta: &Resource, cx: &mut Cx) {
         self.total.add(delta);
         self.total.prune();
-        let max = self.total.is_positive().then(|| self.total.clone());
+        let max = self.total.is_positive().then(|| Arc::new(self.total.clone()));
         let root = &mut self.queues[self.root];
         if root.max == max && root.max.is_some() == max.is_some() {
             return;
         }
-        let shown = Arc::new(max.clone().unwrap_or_default());
+        let shown = max.clone().unwrap_or_default();
         root.max = max;
         let path = root.path.clone();
         // EVT-049: the new max.

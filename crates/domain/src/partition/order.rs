@@ -274,8 +274,8 @@ impl Partition {
 
     /// What shares of a queue are measured against.
     fn wholes(&self, queue: QueueIx) -> Wholes<'_> {
-        let guaranteed = self.queues[queue].guaranteed.as_ref().map(Resource::walk);
-        let max = |ix| self.queues[ix].max.as_ref().map(Resource::walk);
+        let guaranteed = self.queues[queue].guaranteed.as_deref().map(Resource::walk);
+        let max = |ix| self.queues[ix].max.as_deref().map(Resource::walk);
         // A cluster of unknown size limits nothing.
         let maxima = self.queues[self.root].max.is_some().then(|| self.path(queue).filter_map(max));
         Wholes { guaranteed, maxima: maxima.into_iter().flatten().collect() }

@@ -23,8 +23,8 @@ use crate::{
 };
 
 /// A limit that is in force: explicit zeros count only beside something above zero (QUE-021).
-pub(super) fn effective(limit: Option<&Resource>) -> Option<Resource> {
-    limit.filter(|limit| limit.is_positive()).cloned()
+pub(super) fn effective(limit: Option<Arc<Resource>>) -> Option<Arc<Resource>> {
+    limit.filter(|limit| limit.is_positive())
 }
 
 impl Partition {
@@ -65,15 +65,15 @@ impl Partition {
         let inherited = parent.and_then(|parent| self.queues[parent].template.clone());
         let row = &mut self.queues[ix];
         row.settings = settings(&properties);
-        row.properties = properties;
+        row.properties = Arc::new(properties);
         row.max_applications = conf.max_applications;
         row.admin_acl = conf.admin_acl.clone();
         row.submit_acl = conf.submit_acl.clone();
         // TPL-001, TPL-005; a reload keeps what is inherited (CFG-103).
         row.template = if row.leaf { None } else { conf.template.clone().or(inherited) };
         if parent.is_some() {
-            row.max = effective(conf.max.as_ref());
-            row.guaranteed = effective(conf.guaranteed.as_ref());
+            row.max = effective(conf.max.clone().map(Arc::new));
+            row.guaranteed = effective(conf.guaranteed.clone().map(Arc::new));
         }
         self.touch_queue(ix);
     }
@@ -103,7 +103,7 @@ impl Partition {
             managed,
             state: ObjectState::Active,
             state_since: now,
-            properties: BTreeMap::new(),
+            properties: Arc::default(),
             settings: QueueSettings::default(),
             max: None,
             guaranteed: None,
@@ -187,8 +187,8 @@ impl Partition {
         row.max_applications = template.max_applications;
         row.properties = template.properties.clone();
         row.settings = settings(&row.properties);
-        row.max = effective(template.max.as_ref());
-        row.guaranteed = effective(template.guaranteed.as_ref());
+        row.max = effective(template.max.clone());
+        row.guaranteed = effective(template.guaranteed.clone());
     }
 
     /// Changes a queue's state.

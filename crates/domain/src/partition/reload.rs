@@ -146,7 +146,7 @@ impl Partition {
                 && row.parent.is_some()
                 && delay > Nanos::ZERO
                 && row.quota_start.is_none()
-                && is_above(row.max.as_ref(), &row.allocated)
+                && is_above(row.max.as_deref(), &row.allocated)
             {
                 row.quota_start = Some(now.plus(delay));
             }

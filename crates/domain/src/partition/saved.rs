@@ -253,9 +253,43 @@ impl Partition {
         partition.find_untold();
         partition.put_in_order();
         partition.count_reservations();
+        partition.share_templates();
         partition.ugm.limit_again(limits_of(&conf).iter().map(|(path, entries)| (path, *entries)));
         partition.promise_users();
         Ok(partition)
+    }
+
+    /// Dynamic queues have what they got from a template together with it, as when they were made.
+    fn share_templates(&mut self) {
+        // A type of which there may be nothing is another limit than none.
+        fn share(own: &mut Option<Arc<Resource>>, given: &Option<Arc<Resource>>) -> bool {
+            let same = match (&*own, given) {
+                (Some(own), Some(given)) => own.iter().eq(given.iter()),
+                (own, given) => own.is_none() && given.is_none(),
+            };
+            if same {
+                own.clone_from(given);
+            }
+            same
+        }
+        for ix in self.queues.keys() {
+            let row = &self.queues[ix];
+            let above = row.parent.filter(|_| !row.managed).and_then(|parent| self.queues[parent].template.clone());
+            let Some(template) = above else { continue };
+            let row = &mut self.queues[ix];
+            share(&mut row.max, &template.max);
+            share(&mut row.guaranteed, &template.guaranteed);
+            if row.properties == template.properties {
+                row.properties = template.properties.clone();
+            }
+            // So have the levels between.
+            if let Some(own) = row.template.as_deref().filter(|own| **own == *template) {
+                let (mut max, mut guaranteed) = (own.max.clone(), own.guaranteed.clone());
+                if share(&mut max, &template.max) && share(&mut guaranteed, &template.guaranteed) {
+                    row.template = Some(template);
+                }
+            }
+        }
     }
 
     /// What was read tells only which asks reserve a node.
@@ -405,6 +439,37 @@ mod tests {
         partition.queues[root].parent = None;
         partition.queues[leaf].parent = Some(QueueIx(9));
         assert!(refused(&partition), "below what is not there");
+    }
+
+    #[test]
+    fn dynamic_queues_share_what_their_template_gives_them() {
+        let config = "partitions: [{name: default, placementrules: [{name: user, create: true, parent: {name: fixed, value: root.p}}], \
+                      queues: [{name: root, submitacl: '*', queues: [{name: p, parent: true, childtemplate: \
+                      {properties: {a: b}, resources: {max: {memory: 9, vcore: 0}, guaranteed: {memory: 1}}}}]}]}]";
+        let conf = config::load(config).expect("valid").partitions[0].clone();
+        let (now, mut effects) = (Nanos::from_secs(1), Vec::new());
+        let mut partition = Partition::new("rm-1".into(), "[rm-1]default".into(), conf, now, &mut effects);
+        let app = |user: &str| AddApplication {
+            id: user.into(),
+            user: user.into(),
+            groups: Some(Arc::from([])),
+            ..AddApplication::default()
+        };
+        let new = vec![app("alice"), app("bob")];
+        partition.apply(Command::Applications { new, remove: Vec::new() }, now, &mut effects);
+        let again = Partition::load(&partition.save(), &Types::default()).expect("sound");
+        for partition in [&partition, &again] {
+            let [p, alice, bob] =
+                ["root.p", "root.p.alice", "root.p.bob"].map(|path| &partition.queues[partition.queue_by_path[path]]);
+            let template = p.template.as_ref().expect("a template");
+            for leaf in [alice, bob] {
+                let same = |own: &Option<Arc<Resource>>, given: &Option<Arc<Resource>>| {
+                    Arc::ptr_eq(own.as_ref().expect("a limit"), given.as_ref().expect("a limit"))
+                };
+                assert!(same(&leaf.max, &template.max) && same(&leaf.guaranteed, &template.guaranteed));
+                assert!(Arc::ptr_eq(&leaf.properties, &template.properties));
+            }
+        }
     }
 
     #[test]

@@ -249,7 +249,7 @@ impl Source<'_> {
             Edit::Max { queue, amounts } => {
                 let from = self.partition.queue_by_path.get(queue).and_then(|ix| {
                     let row = self.partition.queues.get(*ix)?;
-                    row.max.as_ref()
+                    row.max.as_deref()
                 });
                 ("queueMax", format!("Raise the max of queue {queue} to {}.", raised(amounts, from)))
             }

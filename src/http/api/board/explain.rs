@@ -251,8 +251,8 @@ pub fn explain<'a>(view: &'a View, id: &str, wanted: &Wanted<'_>) -> Option<Expl
         queues.push(Level {
             queue: &queue.path,
             used: Amounts::from(&queue.placed()),
-            guaranteed: Amounts::from(queue.guaranteed.as_ref()),
-            max: Amounts::from(queue.max.as_ref()),
+            guaranteed: Amounts::from(queue.guaranteed.as_deref()),
+            max: Amounts::from(queue.max.as_deref()),
             running: queue.begun(),
             max_running: queue.max_applications,
             order: partition.order_for(&queue.path).map(|(path, order)| order.told_of(path)),

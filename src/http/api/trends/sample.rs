@@ -156,7 +156,7 @@ fn of_partition(view: &View, halt: Option<&Halt>, at: Nanos) -> Rows {
         sampled.add(&subject, share, Measure::Pending, &queue.waiting());
         queue.guaranteed.iter().for_each(|amounts| sampled.add(&subject, share, Measure::Guaranteed, amounts));
         // What all nodes have is the max of all queues together.
-        let max = if queue.parent.is_none() { Some(total) } else { queue.max.as_ref() };
+        let max = if queue.parent.is_none() { Some(total) } else { queue.max.as_deref() };
         max.into_iter().for_each(|amounts| sampled.add(&subject, share, Measure::Max, amounts));
         open.extend(queue.children.values());
     }

@@ -61,11 +61,11 @@ pub(super) fn of_queue(row: &Queue) -> Settings {
     settings.insert("parent".to_owned(), (!row.leaf).to_string());
     // What the root may use is the size of the cluster, and no setting.
     if row.parent.is_some() {
-        amounts(&mut settings, "resources.max", row.max.as_ref());
-        amounts(&mut settings, "resources.guaranteed", row.guaranteed.as_ref());
+        amounts(&mut settings, "resources.max", row.max.as_deref());
+        amounts(&mut settings, "resources.guaranteed", row.guaranteed.as_deref());
     }
     count(&mut settings, "maxapplications", row.max_applications);
-    for (key, value) in &row.properties {
+    for (key, value) in &*row.properties {
         settings.insert(format!("properties.{key}"), value.clone());
     }
     for (name, acl) in [("submitacl", &row.submit_acl), ("adminacl", &row.admin_acl)] {
@@ -75,11 +75,11 @@ pub(super) fn of_queue(row: &Queue) -> Settings {
     }
     if let Some(template) = &row.template {
         count(&mut settings, "childtemplate.maxapplications", template.max_applications);
-        for (key, value) in &template.properties {
+        for (key, value) in &*template.properties {
             settings.insert(format!("childtemplate.properties.{key}"), value.clone());
         }
-        amounts(&mut settings, "childtemplate.resources.max", template.max.as_ref());
-        amounts(&mut settings, "childtemplate.resources.guaranteed", template.guaranteed.as_ref());
+        amounts(&mut settings, "childtemplate.resources.max", template.max.as_deref());
+        amounts(&mut settings, "childtemplate.resources.guaranteed", template.guaranteed.as_deref());
     }
     settings
 }

@@ -3,7 +3,7 @@
 //! The start times are kept by `reload.rs`; this file looks at them once a second while there is one, and divides what is
 //! too much among the queues below.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::cmp::Reverse;
 
 use super::{
     super::{Cx, Partition, deadlines::Deadline},
@@ -44,7 +44,7 @@ impl Partition {
     fn check_quota(&mut self, queue: QueueIx, cx: &mut Cx) {
         let row = &self.queues[queue];
         if row.managed && row.quota_start.is_some() {
-            if !is_above(row.max.as_ref(), &row.allocated) {
+            if !is_above(row.max.as_deref(), &row.allocated) {
                 self.queues[queue].quota_start = None;
             } else if row.quota_start.is_some_and(|start| start <= cx.now) {
                 self.enforce_quota(queue, cx);
@@ -83,7 +83,7 @@ impl Partition {
             "Quota Preemption ends with usage above the max: {over} stays, since every allocation uses more, is guaranteed, \
              requires its node, or is of a queue whose guarantee names other types alone"
         );
-        let (path, max) = (row.path.clone(), row.max.clone().map(Arc::new));
+        let (path, max) = (row.path.clone(), row.max.clone());
         cx.message(EventKind::Queue, &path, &"".into(), (Change::Set, Detail::QueuePreemption), &text, max);
     }
 
@@ -96,7 +96,7 @@ impl Partition {
     /// How much of that is above the max.
     fn above_max(&self, queue: QueueIx) -> Resource {
         let mut above = Resource::new();
-        for (kind, max) in self.queues[queue].max.iter().flat_map(Resource::iter) {
+        for (kind, max) in self.queues[queue].max.iter().flat_map(|max| max.iter()) {
             let over = self.left(queue, kind) - max;
             if over > 0 {
                 above.set(kind.clone(), over);
@@ -212,7 +212,7 @@ impl Partition {
             "Quota Preemption results summary: preemptable resources: {amount}, claimed resources: {claimed}, \
              selected victims: {candidates}, preempted victims: {preempted}"
         );
-        let (path, max) = (row.path.clone(), row.max.clone().map(Arc::new));
+        let (path, max) = (row.path.clone(), row.max.clone());
         cx.message(EventKind::Queue, &path, &"".into(), (Change::Set, Detail::QueuePreemption), &text, max);
     }
 }

@@ -14,7 +14,7 @@ mod nodes;
 mod owner;
 mod resume;
 
-use std::{cmp::Reverse, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 pub use self::change::Change;
 use super::{
@@ -160,15 +160,17 @@ impl Partition {
         let mut all: Vec<Edit> = made.map(|row| Edit::Name { queue: row.path.clone(), parent: !row.leaf }).collect();
         all.reverse();
         let queue = &row.path;
-        all.extend(row.guaranteed.clone().map(|amounts| Edit::Guaranteed { queue: queue.clone(), amounts }));
-        let mut max = row.max.clone().unwrap_or_default();
+        all.extend(
+            row.guaranteed.as_deref().cloned().map(|amounts| Edit::Guaranteed { queue: queue.clone(), amounts }),
+        );
+        let mut max = row.max.as_deref().cloned().unwrap_or_default();
         if let Edit::Max { amounts, .. } = &edit {
             amounts.iter().for_each(|(kind, amount)| max.set(kind.clone(), amount));
         }
         all.extend((!max.is_empty()).then(|| Edit::Max { queue: queue.clone(), amounts: max }));
         let max = if let Edit::Applications { max, .. } = edit { max } else { row.max_applications };
         all.extend((max > 0).then(|| Edit::Applications { queue: queue.clone(), max }));
-        let mut properties = row.properties.clone();
+        let mut properties = BTreeMap::clone(&row.properties);
         if let Edit::Property { name, value, .. } = &edit {
             properties.insert(name.to_string(), value.to_string());
         }

@@ -268,7 +268,7 @@ impl Part {
 pub(super) struct Held {
     file: Option<File>,
     /// Where it was on the disk when it was closed.
-    place: Option<(u64, u64)>,
+    place: Option<Box<(u64, u64)>>,
 }
 
 impl Held {
@@ -283,7 +283,7 @@ impl Held {
     /// Closes it until it is written to again.
     pub(super) fn rest(&mut self) {
         if let Some(found) = self.file.take().and_then(|file| file.metadata().ok()) {
-            self.place = Some(place(&found));
+            self.place = Some(Box::new(place(&found)));
         }
     }
 
@@ -295,7 +295,7 @@ impl Held {
     /// It is this one, where something was written to it.
     pub(super) fn is(&self, named: &Metadata) -> bool {
         let opened = self.file.as_ref().map(|file| file.metadata().ok().as_ref().map(place));
-        opened.or(self.place.map(Some)).is_none_or(|known| known == Some(place(named)))
+        opened.or(self.place.as_deref().map(|place| Some(*place))).is_none_or(|known| known == Some(place(named)))
     }
 }
 

@@ -63,6 +63,8 @@ const CHUNK: usize = 64;
 const SLICE: usize = 1024;
 /// Time for which submissions of one request enter before others have their turn.
 const PIECE: Duration = Duration::from_millis(1);
+/// Submissions and their groups that enter together.
+const PART: usize = 64;
 /// Time of one slice at most.
 const SLICE_NANOS: u128 = 300_000;
 
@@ -261,7 +263,7 @@ impl PartitionActor {
         drop(batch);
     }
 
-    /// A command of a request enters the partition, submissions one by one. Gives what is left of it where the slice is used up.
+    /// A command of a request enters the partition, submissions in small parts. Gives what is left of it where the slice is used up.
     fn enter_until(&mut self, command: Command, now: Nanos, began: Instant) -> Option<Command> {
         let (new, remove) = match command {
             Command::Applications { new, remove } if new.len() > 1 => (new, remove),
@@ -270,10 +272,18 @@ impl PartitionActor {
                 return None;
             }
         };
-        let mut new = new.into_iter();
-        while let Some(one) = new.next() {
-            self.enter(Command::Applications { new: vec![one], remove: Vec::new() }, now);
-            if new.len() > 0 && began.elapsed() >= PIECE {
+        let mut new = new.into_iter().peekable();
+        while new.peek().is_some() {
+            let (mut part, mut weight) = (Vec::new(), 0);
+            // What a submission costs is a matter of its groups.
+            while weight < PART
+                && let Some(one) = new.next()
+            {
+                weight += 1 + one.groups.as_ref().map_or(0, |groups| groups.len());
+                part.push(one);
+            }
+            self.enter(Command::Applications { new: part, remove: Vec::new() }, now);
+            if new.peek().is_some() && began.elapsed() >= PIECE {
                 return Some(Command::Applications { new: new.collect(), remove });
             }
         }

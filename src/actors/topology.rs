@@ -13,7 +13,7 @@ mod registry;
 mod restart;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
@@ -494,6 +494,15 @@ impl Topology {
             Some(revision) => _ = came.insert(rm.into(), revision),
             None => _ = came.remove(rm),
         }
+    }
+
+    /// Of several servers: all resource managers that came before that of this partition are in the listing, so that nobody can
+    /// take its name from it.
+    pub fn came_first(&self, entry: &PartitionEntry, listing: &Listing) -> bool {
+        let listed: BTreeSet<&Arc<str>> = listing.rms.iter().map(|rm| &rm.id).collect();
+        let came = lock(&self.came);
+        let Some(own) = came.get(&entry.rm) else { return false };
+        came.iter().all(|(rm, other)| other >= own || listed.contains(rm))
     }
 
     /// Puts a session into the directory, or takes it out. `followed`: another server leads it.

@@ -16,6 +16,7 @@ use actix_web::{
 };
 
 use super::{doors::Doors, forward, guard, problem::Problem, routes, shim::body, ws_v1::url};
+use crate::actors::directory::Listing;
 use crate::messages::{
     leaders::Fresh,
     rm::{Refusal, RefusalKind},
@@ -107,12 +108,16 @@ pub async fn gate(
             let (name, directory) = (decoded(name), &doors.topology.directory);
             let mut listing = directory.get();
             let is_plain = !name.starts_with('[');
-            if is_plain || listing.partition(&name).is_none() {
-                // It may have come just now, or nobody asked before. Whose a plain name is depends on all that there are.
+            let whose = |listing: &Listing| {
+                listing.partition(&name).is_some_and(|entry| !is_plain || doors.topology.came_first(entry, listing))
+            };
+            if !whose(&listing) {
+                // It may have come just now, or nobody asked before. Whose a plain name is depends on all that came before.
                 leaders.freshen().await;
                 let reads = doors.topology.reads();
                 listing = directory.get();
-                let is_open = listing.partition(&name).is_none() || (is_plain && is_change(request.method(), &raw));
+                let is_open =
+                    listing.partition(&name).is_none() || (is_change(request.method(), &raw) && !whose(&listing));
                 if let Some(reads) = reads.filter(|_| is_open) {
                     let what = if is_plain { "is not known yet, or whose it is" } else { "is not known yet" };
                     let (payload, why) = (request.take_payload(), format!("partition '{name}' {what}: {reads}"));

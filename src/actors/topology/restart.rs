@@ -250,11 +250,16 @@ impl Topology {
 
     /// What was recorded is on the disk when this is done. False: not all of it.
     pub async fn close_logs(&self) -> bool {
-        if let Some(kept) = lock(&self.kept).writer() {
-            // With the logs, and told by itself where that fails.
-            drop(tokio::task::spawn_blocking(move || kept.write()));
-        }
+        let writer = lock(&self.kept).writer();
+        // Told by itself where it fails; a disk that hangs is not waited for.
+        let kept = async {
+            if let Some(writer) = writer {
+                let written = tokio::task::spawn_blocking(move || writer.write());
+                let _ = tokio::time::timeout(Duration::from_secs(2), written).await;
+            }
+        };
         let closed = self.known().into_iter().map(|handle| async move { handle.addr.send(CloseLog).await });
-        futures::future::join_all(closed).await.into_iter().all(|closed| matches!(closed, Ok(true) | Err(_)))
+        let ((), closed) = futures::future::join(kept, futures::future::join_all(closed)).await;
+        closed.into_iter().all(|closed| matches!(closed, Ok(true) | Err(_)))
     }
 }

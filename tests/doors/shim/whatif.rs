@@ -78,10 +78,7 @@ async fn a_change_is_tried_and_touches_nothing() {
     assert_eq!((&new["new"], &new["waiting"]["with"], &new["user"]), (&json!(true), &json!(2), &json!("v")), "{body}");
     assert!(new["why"].as_str().is_some_and(|why| why.contains("drained")), "{new}");
     let copy = body["copy"].as_str().expect("lines");
-    assert!(
-        copy.contains("# queue root.a\nresources: {max: {memory: 1Ki}}\n# queue root.a\nmaxapplications: 3"),
-        "{copy}"
-    );
+    assert!(copy.contains("# queue root.a\nresources: {max: {memory: 1Ki}}\nmaxapplications: 3"), "{copy}");
     // SEEDS S34: what cannot be read is taken, and told.
     let policy = |value: &str| json!({"queue": [{"queue": "root.a", "set": {"properties.preemption.policy": value}}]});
     let (status, body) = asked(&server, &policy("zzz")).await;

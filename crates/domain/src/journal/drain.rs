@@ -289,6 +289,8 @@ impl Journal {
     /// What a drain or undrain event does to one rank.
     pub(super) fn change_drain(&mut self, rank: u32, event: &ResourceEvent) {
         let Some(slot) = self.slots.get_mut(rank as usize) else { return };
+        // The log names its node with this.
+        slot.taken_over = false;
         let before = slot.deadline();
         change(&mut slot.drain, event);
         let after = slot.deadline();

@@ -33,10 +33,12 @@ impl Journal {
         self.taken_over(now, out);
     }
 
-    /// Nodes that came to drains of which the log names others, or none: it says whose they are now, and changes nothing else.
+    /// Nodes that came to drains of which the log names others, or none: it says whose they are now, and changes nothing else. As
+    /// long as a host has one rank its drain can be nobody else's.
     fn taken_over(&mut self, now: Moment, out: &mut Vec<Output>) {
-        let taken = self.ranks_where(|slot| slot.taken_over && slot.drained_by_operator());
-        self.slots.iter_mut().for_each(|slot| slot.taken_over = false);
+        let is_shared = |slot: &super::Slot| self.by_host.get(&slot.host).is_some_and(|ranks| ranks.len() > 1);
+        let taken = self.ranks_where(|slot| slot.taken_over && slot.drained_by_operator() && is_shared(slot));
+        taken.iter().for_each(|rank| self.slots[rank as usize].taken_over = false);
         let targets = self.targets(taken.clone());
         let (reason, overwrite, origin, deadline) = (None, Overwrite::Nothing, Origin::Operator, None);
         post(|_| Kind::Drain { targets, reason, overwrite, origin, deadline }, taken, now, out);

@@ -465,12 +465,12 @@ fn a_drain_goes_with_a_node_that_has_another_host_name() {
         ]
     );
     assert_eq!(script.undrain("4", false), ["refused: rank 4 not drained"]);
-    // Back to a rank that is drained already: of this node from now on.
+    // Back to a rank that is drained already.
     script.drain("1", "power", None);
     script.remove("n1");
     assert_eq!(
         rename(&mut script, "n0", "n1"),
-        ["hold n0", "offline 5", "drain 1 n1 <-> 0", "undrain 5 y <its node is n1 now>"].map(str::to_owned)
+        ["hold n0", "offline 5", "undrain 5 y <its node is n1 now>"].map(str::to_owned)
     );
     assert!(rename(&mut script, "nobody", "z").is_empty());
 }

@@ -545,6 +545,7 @@ class TimelineRow(TypedDict):
 
 class Trends(TypedDict):
     guaranteed: dict[str, list[int | None]]
+    leftOut: NotRequired[bool]
     max: dict[str, list[int | None]]
     pending: dict[str, list[int | None]]
     sampled: NotRequired[str | None]

@@ -222,8 +222,9 @@ impl PartitionActor {
 
     /// Applies a request of the shim. What comes of it leaves with the slice that it asks for: a request and the placement
     /// that it makes possible are one message to each receiver, and wake it once.
-    fn submit(&mut self, batch: Commands, ctx: &mut Context<Self>) {
+    fn submit(&mut self, mut batch: Commands, ctx: &mut Context<Self>) {
         self.traced.enters(&batch.commands, batch.permit.as_ref(), &self.setup.internal);
+        batch.commands = std::mem::take(&mut batch.commands).into_iter().flat_map(in_parts).collect();
         self.go_on(batch, ctx);
     }
 
@@ -233,64 +234,25 @@ impl PartitionActor {
         let (began, now) = (Instant::now(), self.now());
         let mut commands = std::mem::take(&mut batch.commands).into_iter();
         while let Some(command) = commands.next() {
-            match self.enter_until(command, now, began) {
-                None => {}
-                Some(rest) => {
-                    batch.commands = std::iter::once(rest).chain(commands).collect();
-                    self.rest = Some(batch);
-                    let yielded = tokio::task::yield_now().into_actor(self);
-                    ctx.spawn(yielded.map(|(), actor, ctx| {
-                        if actor.is_ending() {
-                            return;
-                        }
-                        if let Some(rest) = actor.rest.take() {
-                            actor.go_on(rest, ctx);
-                        }
-                        actor.drain(ctx);
-                    }));
-                    return;
-                }
+            let submits = matches!(command, Command::Applications { .. });
+            self.enter(command, now);
+            if submits && commands.len() > 0 && began.elapsed() >= PIECE {
+                batch.commands = commands.collect();
+                self.rest = Some(batch);
+                let yielded = tokio::task::yield_now().into_actor(self);
+                ctx.spawn(yielded.map(|(), actor, ctx| {
+                    if actor.is_ending() {
+                        return;
+                    }
+                    if let Some(rest) = actor.rest.take() {
+                        actor.go_on(rest, ctx);
+                    }
+                    actor.drain(ctx);
+                }));
+                return;
             }
         }
-        // Where it is recorded, with the slice that is asked for.
-        self.give_back(batch.permit.take_if(|_| self.recorder.is_some()));
-        self.snapshot = None;
-        if self.effects.len() >= WITHHELD {
-            self.route();
-        }
-        self.ask_for_slice(ctx);
-        // Else the credits of the request go back here.
-        drop(batch);
-    }
-
-    /// A command of a request enters the partition, submissions in small parts. Gives what is left of it where the slice is used up.
-    fn enter_until(&mut self, command: Command, now: Nanos, began: Instant) -> Option<Command> {
-        let (new, remove) = match command {
-            Command::Applications { new, remove } if new.len() > 1 => (new, remove),
-            command => {
-                self.enter(command, now);
-                return None;
-            }
-        };
-        let mut new = new.into_iter().peekable();
-        while new.peek().is_some() {
-            let (mut part, mut weight) = (Vec::new(), 0);
-            // What a submission costs is a matter of its groups.
-            while weight < PART
-                && let Some(one) = new.next()
-            {
-                weight += 1 + one.groups.as_ref().map_or(0, |groups| groups.len());
-                part.push(one);
-            }
-            self.enter(Command::Applications { new: part, remove: Vec::new() }, now);
-            if new.peek().is_some() && began.elapsed() >= PIECE {
-                return Some(Command::Applications { new: new.collect(), remove });
-            }
-        }
-        if !remove.is_empty() {
-            self.enter(Command::Applications { new: Vec::new(), remove }, now);
-        }
-        None
+        self.entered(batch, ctx);
     }
 
     /// Applies at once what is left of a request.
@@ -300,8 +262,20 @@ impl PartitionActor {
         for command in std::mem::take(&mut batch.commands) {
             self.enter(command, now);
         }
+        self.entered(batch, ctx);
+    }
+
+    /// All of a request is applied.
+    fn entered(&mut self, mut batch: Commands, ctx: &mut Context<Self>) {
+        // Where it is recorded, with the slice that is asked for.
         self.give_back(batch.permit.take_if(|_| self.recorder.is_some()));
+        self.snapshot = None;
+        if self.effects.len() >= WITHHELD {
+            self.route();
+        }
         self.ask_for_slice(ctx);
+        // Else the credits of the request go back here.
+        drop(batch);
     }
 
     /// Groups are looked up elsewhere; this batch and what follows it wait, scheduling goes on.
@@ -540,6 +514,27 @@ pub(crate) fn is_of_operators(commands: &[Command]) -> bool {
         matches!(command, OperatorDrain { .. } | HoldHosts { .. } | NoteDrains(_) | DrainOverdue(_) | OrderQueues(_))
     };
     !commands.is_empty() && commands.iter().all(is)
+}
+
+/// Submissions of a request enter in small parts, by what they cost: that is a matter of their groups.
+fn in_parts(command: Command) -> Vec<Command> {
+    let (new, remove) = match command {
+        Command::Applications { new, remove } if new.len() > 1 => (new, remove),
+        command => return vec![command],
+    };
+    let (mut commands, mut part, mut weight) = (Vec::new(), Vec::new(), 0);
+    for one in new {
+        weight += 1 + one.groups.as_ref().map_or(0, |groups| groups.len());
+        part.push(one);
+        if weight >= PART {
+            commands.push(Command::Applications { new: std::mem::take(&mut part), remove: Vec::new() });
+            weight = 0;
+        }
+    }
+    if !(part.is_empty() && remove.is_empty()) {
+        commands.push(Command::Applications { new: part, remove });
+    }
+    commands
 }
 
 impl Actor for PartitionActor {

@@ -239,6 +239,9 @@ impl EventActor {
     fn record(&mut self, msg: Publish, ctx: &mut Context<Self>) {
         let Publish { rm, epoch, events, traced, first } = msg;
         if events.is_empty() {
+            if first.is_none() {
+                self.gone(&rm);
+            }
             return self.numbers.stands(&rm, first);
         }
         let (first, events) = self.numbers.new_of(&rm, first, events);
@@ -258,7 +261,6 @@ impl EventActor {
             span.numbers("callboard.event.ids", places.into_iter().map(|place| at + place).collect());
         }
         let added = self.ring.push(events);
-        self.gaps.forget(&mut self.ring);
         self.numbers.note(&rm, first, count as u64, at);
         let rows = self.numbers.unwritten();
         if let Some(durable) = &mut self.durable {
@@ -317,10 +319,7 @@ impl EventActor {
         if settings.tracking != self.settings.tracking
             && let Some(point) = self.gaps.switch(settings.tracking, now())
         {
-            match &mut self.durable {
-                Some(durable) => durable.point(point),
-                None => self.gaps.keep(point, self.ring.next()),
-            }
+            self.point(point);
         }
         self.ring.resize(settings.ring_capacity);
         if let Some(durable) = &mut self.durable {

@@ -61,10 +61,12 @@ const WITHHELD: usize = 4096;
 const CHUNK: usize = 64;
 /// Decisions of one slice at most.
 const SLICE: usize = 1024;
-/// Time for which submissions of one request enter before others have their turn.
+/// Time for which parts of one request enter before others have their turn.
 const PIECE: Duration = Duration::from_millis(1);
 /// Submissions and their groups that enter together.
 const PART: usize = 64;
+/// Asks that enter together.
+const ASKS: usize = 256;
 /// Time of one slice at most.
 const SLICE_NANOS: u128 = 300_000;
 
@@ -88,8 +90,8 @@ pub struct PartitionActor {
     inbox: VecDeque<Commands>,
     /// The batch for which groups are being looked up, as it came.
     resolving: Option<Commands>,
-    /// What is left of the batch that is being applied, while others have their turn.
-    rest: Option<Commands>,
+    /// What is left of the batch that is being applied, while others have their turn, and its time.
+    rest: Option<(Nanos, Commands)>,
     /// Releases that are sent once more at the end of this turn.
     again: Vec<Released>,
     /// Who waits for its end, from when that begins.
@@ -192,8 +194,11 @@ impl PartitionActor {
         }
     }
 
-    /// The present time.
+    /// The present time: all of a request has one, and what comes between its parts has it too.
     fn now(&mut self) -> Nanos {
+        if let Some((at, _)) = &self.rest {
+            return *at;
+        }
         let now = self.clock.now();
         self.recorder.as_mut().map_or(now, |recorder| recorder.time(now))
     }
@@ -225,27 +230,28 @@ impl PartitionActor {
     fn submit(&mut self, mut batch: Commands, ctx: &mut Context<Self>) {
         self.traced.enters(&batch.commands, batch.permit.as_ref(), &self.setup.internal);
         batch.commands = std::mem::take(&mut batch.commands).into_iter().flat_map(in_parts).collect();
-        self.go_on(batch, ctx);
+        let now = self.now();
+        self.go_on(now, batch, ctx);
     }
 
-    /// Applies what is left of a request. Others on this thread have their turn where its submissions take long; nothing leaves
-    /// meanwhile, so that all of it is in one record.
-    fn go_on(&mut self, mut batch: Commands, ctx: &mut Context<Self>) {
-        let (began, now) = (Instant::now(), self.now());
+    /// Applies what is left of a request. Others on this thread have their turn where it takes long; nothing leaves meanwhile, so
+    /// that all of it is in one record.
+    fn go_on(&mut self, now: Nanos, mut batch: Commands, ctx: &mut Context<Self>) {
+        let began = Instant::now();
         let mut commands = std::mem::take(&mut batch.commands).into_iter();
         while let Some(command) = commands.next() {
-            let submits = matches!(command, Command::Applications { .. });
+            let divides = matches!(command, Command::Applications { .. } | Command::Allocations { .. });
             self.enter(command, now);
-            if submits && commands.len() > 0 && began.elapsed() >= PIECE {
+            if divides && commands.len() > 0 && began.elapsed() >= PIECE {
                 batch.commands = commands.collect();
-                self.rest = Some(batch);
+                self.rest = Some((now, batch));
                 let yielded = tokio::task::yield_now().into_actor(self);
                 ctx.spawn(yielded.map(|(), actor, ctx| {
                     if actor.is_ending() {
                         return;
                     }
-                    if let Some(rest) = actor.rest.take() {
-                        actor.go_on(rest, ctx);
+                    if let Some((at, rest)) = actor.rest.take() {
+                        actor.go_on(at, rest, ctx);
                     }
                     actor.drain(ctx);
                 }));
@@ -257,8 +263,7 @@ impl PartitionActor {
 
     /// Applies at once what is left of a request.
     fn finish(&mut self, ctx: &mut Context<Self>) {
-        let Some(mut batch) = self.rest.take() else { return };
-        let now = self.now();
+        let Some((now, mut batch)) = self.rest.take() else { return };
         for command in std::mem::take(&mut batch.commands) {
             self.enter(command, now);
         }
@@ -380,7 +385,10 @@ impl PartitionActor {
         if let Some(at) = next {
             let handle = ctx.run_later(self.clock.until(at), |actor, ctx| {
                 actor.timer = None;
-                actor.apply(vec![Command::Tick], ctx);
+                // Within a request no time passes; it is armed again when all of that is there.
+                if actor.rest.is_none() {
+                    actor.apply(vec![Command::Tick], ctx);
+                }
             });
             self.timer = Some((at, handle));
         }
@@ -516,10 +524,22 @@ pub(crate) fn is_of_operators(commands: &[Command]) -> bool {
     !commands.is_empty() && commands.iter().all(is)
 }
 
-/// Submissions of a request enter in small parts, by what they cost: that is a matter of their groups.
+/// A request enters in small parts: submissions by what they cost, which is a matter of their groups, asks by their number. What
+/// is placed already is told as it enters, before all rejections, and not divided.
 fn in_parts(command: Command) -> Vec<Command> {
     let (new, remove) = match command {
         Command::Applications { new, remove } if new.len() > 1 => (new, remove),
+        Command::Allocations { allocations, releases }
+            if allocations.len() > ASKS && allocations.iter().all(|one| one.node.is_none()) =>
+        {
+            let parts = allocations.len().div_ceil(ASKS);
+            let (mut allocations, mut releases) = (allocations.into_iter(), Some(releases));
+            let part = |nth| Command::Allocations {
+                allocations: allocations.by_ref().take(ASKS).collect(),
+                releases: releases.take_if(|_| nth == parts).unwrap_or_default(),
+            };
+            return (1..=parts).map(part).collect();
+        }
         command => return vec![command],
     };
     let (mut commands, mut part, mut weight) = (Vec::new(), Vec::new(), 0);

@@ -30,7 +30,7 @@ pub(super) use self::kept::{is_of, parts};
 use self::{defaults::Defaults, kept::Kept, names::shown, registry::Registry};
 pub use self::{
     process::ProcessSettings,
-    registration::{Notes, Refusals, Registered, Registration},
+    registration::{Notes, Refusals, Registered, Registration, Sender},
 };
 use super::{
     directory::{Asked, Directory, Listing, PartitionEntry, RmEntry},
@@ -91,7 +91,7 @@ pub struct Topology {
     /// Who tries a configuration or a change: each takes many times the memory of what was sent.
     pub trials: Places,
     /// Who has a configuration read.
-    loads: Places,
+    pub loads: Places,
     pool: Vec<ArbiterHandle>,
     next_home: AtomicUsize,
     launcher: Launcher,

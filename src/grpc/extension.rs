@@ -66,7 +66,7 @@ impl SchedulerExtension for Extension {
         request: Request<Wire>,
     ) -> Result<Response<ext::UpdateConfigurationResponse>, Status> {
         let caller = guard::caller(request.extensions())?;
-        let detail = guard::detail(request.extensions());
+        let (detail, sender) = (guard::detail(request.extensions()), guard::sender(request.extensions()));
         let metadata = request.metadata().clone();
         let message = request.into_inner();
         let bytes = message.0.clone();
@@ -75,7 +75,6 @@ impl SchedulerExtension for Extension {
         detail.tell(format!("resource manager {}", request.rm_id));
         caller.acts_for(&request.rm_id)?;
         caller.configures()?;
-        let tenant = caller.is_tenant();
         let (rm, group) = (request.rm_id, request.policy_group);
         let turn = keyed::turn(&self.topology, &rm, &metadata, "UpdateConfigurationRequest", &bytes).await?;
         if let Some(None) = turn {
@@ -83,7 +82,7 @@ impl SchedulerExtension for Extension {
         }
         let turn = turn.flatten();
         let epoch = turn.as_ref().map(keyed::Now::epoch);
-        let done = self.topology.configure(&rm, epoch, &group, request.config, request.extra_config, tenant);
+        let done = self.topology.configure(&rm, epoch, &group, request.config, request.extra_config, sender);
         let notes = status::guarded(async { done.await.map_err(status::refusals) }).await?;
         detail.tell(notes.audited());
         if let Some(now) = turn {
@@ -134,6 +133,7 @@ impl SchedulerExtension for Extension {
     async fn requests(&self, request: Request<Streaming<Wire>>) -> Result<Response<Self::RequestsStream>, Status> {
         let caller = guard::caller(request.extensions())?;
         let (traced, changes) = (guard::traced(request.extensions()), guard::changes(request.extensions()));
+        let caller = (caller, guard::sender(request.extensions()));
         Ok(Response::new(requests::serve(self.topology.clone(), caller, traced, changes, request.into_inner())))
     }
 }

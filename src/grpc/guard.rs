@@ -34,7 +34,7 @@ use crate::{
         rates,
         tokens::Lease,
     },
-    actors::topology::Topology,
+    actors::topology::{Sender, Topology},
     metrics::{RATE, Refused},
     trace::{self, Span, Trace},
 };
@@ -329,6 +329,13 @@ pub fn arrived(extensions: &Extensions) -> Arc<Arrived> {
 /// It is not known: nobody is let in without.
 pub fn caller(extensions: &Extensions) -> Result<Caller, Status> {
     extensions.get::<Caller>().cloned().ok_or_else(|| Denied::NoToken.into())
+}
+
+/// Who sends a configuration.
+pub fn sender(extensions: &Extensions) -> Sender {
+    let address = extensions.get::<Connection>().and_then(Connection::peer);
+    let caller = extensions.get::<Caller>().unwrap_or(&Caller::Anyone);
+    Sender { name: caller.identity(address), tenant: caller.is_tenant() }
 }
 
 /// What the caller is counted by.

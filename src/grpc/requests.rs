@@ -19,7 +19,7 @@ use crate::{
     access::Caller,
     actors::{
         rm::handle::{Gate, RmHandle, another_epoch, not_registered},
-        topology::{Refusals, Topology},
+        topology::{Refusals, Sender, Topology},
     },
     messages::{
         receipts::{Place, Standing},
@@ -46,7 +46,7 @@ const CONFIGURATION: &str = "UpdateConfigurationRequest";
 /// What reader and writer of a stream share.
 struct Open {
     topology: Arc<Topology>,
-    caller: Caller,
+    caller: (Caller, Sender),
     traced: trace::Stream,
     changes: Changes,
     handle: Arc<RmHandle>,
@@ -61,7 +61,7 @@ struct Open {
 /// Serves a stream: one task reads, the stream that is given acknowledges.
 pub fn serve(
     topology: Arc<Topology>,
-    caller: Caller,
+    caller: (Caller, Sender),
     traced: trace::Stream,
     changes: Changes,
     incoming: Streaming<Wire>,
@@ -84,7 +84,7 @@ pub fn serve(
 /// Reads requests until the peer ends, or something is wrong with one.
 async fn read(
     topology: Arc<Topology>,
-    caller: Caller,
+    caller: (Caller, Sender),
     traced: trace::Stream,
     changes: Changes,
     mut incoming: Streaming<Wire>,
@@ -96,7 +96,7 @@ async fn read(
     if head.rm.is_empty() {
         return Err(nameless());
     }
-    caller.acts_for(&head.rm)?;
+    caller.0.acts_for(&head.rm)?;
     let handle = topology
         .look_up(&head.rm)
         .await
@@ -209,18 +209,19 @@ impl Open {
             return Err(status::refusal(self.handle.over(gate.epoch)));
         }
         let receipts = &gate.shared.receipts;
-        let refused = match self.caller.configures() {
+        let (caller, sender) = &self.caller;
+        let refused = match caller.configures() {
             Err(denied) => {
                 self.changes.refuse(CONFIGURATION, &denied);
                 Some(denied.to_string())
             }
             Ok(()) => {
-                let tenant = self.caller.is_tenant();
+                let sender = sender.clone();
                 let detail = format!("resource manager {rm}: request {sequence}");
                 let pending = self.changes.begin(CONFIGURATION, detail);
                 let (group, extra, epoch) = (&message.policy_group, message.extra_config, Some(gate.epoch));
                 let mut came = String::new();
-                let done = match self.topology.configure(rm, epoch, group, message.config, extra, tenant).await {
+                let done = match self.topology.configure(rm, epoch, group, message.config, extra, sender).await {
                     Ok(notes) => {
                         came = notes.audited();
                         receipts.ignore(sequence, notes.ignored().to_vec());

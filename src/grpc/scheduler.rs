@@ -28,6 +28,7 @@ impl Scheduler for SchedulerDoor {
         request: Request<Wire>,
     ) -> Result<Response<v1::RegisterResourceManagerResponse>, Status> {
         let caller = guard::caller(request.extensions())?;
+        let sender = guard::sender(request.extensions());
         let detail = guard::detail(request.extensions());
         let asked = keyed::asked(request.metadata(), "RegisterResourceManagerRequest", &request.get_ref().0)?;
         let request =
@@ -45,7 +46,7 @@ impl Scheduler for SchedulerDoor {
             // The extension stream says whether the shim wants to be asked.
             predicates: Predicates::Off,
             state_dump: false,
-            tenant: caller.is_tenant(),
+            sender,
             asked,
         };
         let register = self.topology.register(registration);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use actix::prelude::*;
 
 use super::event::{ApplyEventSettings, Publish, ShimSubscribe, ShimUnsubscribe};
-use crate::domain::{resources::Resource, usage::UsageKey};
+use crate::domain::{resources::Resource, types::Nanos, usage::UsageKey};
 
 /// See the module. What is published before a reader asks is given to that reader: the actor empties it first.
 pub struct Intake {
@@ -27,6 +27,22 @@ pub enum Word {
     Settings(ApplyEventSettings),
     /// This is used too, by a partition that was there before this process; or who leads its resource manager ([`UsageKey::lead`]).
     Used(Vec<(UsageKey, Resource)>),
+    /// See [`Stands`].
+    Stands(Stands),
+}
+
+/// This is all that the partitions of a resource manager use, where its log has had so many events. For an event system of
+/// logs; others pass it over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stands {
+    /// The resource manager.
+    pub rm: Arc<str>,
+    /// The id of the next event in its log.
+    pub next: u64,
+    /// When that was.
+    pub at: Nanos,
+    /// What is used.
+    pub used: Vec<(UsageKey, Resource)>,
 }
 
 #[derive(Default)]
@@ -43,28 +59,42 @@ pub struct Rouse(pub Arc<Intake>);
 
 /// How a partition publishes its events.
 #[derive(Clone)]
-pub struct Publisher(Arc<dyn Fn(Publish) -> usize + Send + Sync>);
+pub struct Publisher {
+    to: Arc<dyn Fn(Publish) -> usize + Send + Sync>,
+    stands: Arc<dyn Fn(Stands) + Send + Sync>,
+}
 
 impl Publisher {
     /// Publishes by this, which gives how many batches wait.
     pub fn new(publish: impl Fn(Publish) -> usize + Send + Sync + 'static) -> Publisher {
-        Publisher(Arc::new(publish))
+        Publisher { to: Arc::new(publish), stands: Arc::new(drop) }
+    }
+
+    /// And what is used, by this.
+    #[must_use]
+    pub fn with(self, stands: impl Fn(Stands) + Send + Sync + 'static) -> Publisher {
+        Publisher { stands: Arc::new(stands), ..self }
     }
 
     /// Publishes events, behind all that this and other threads have published before. Gives how many batches wait to be
     /// taken in, so that who makes very many can wait.
     pub fn publish(&self, events: Publish) -> usize {
-        (self.0)(events)
+        (self.to)(events)
+    }
+
+    /// Says what is used behind what was published.
+    pub fn stands(&self, stands: Stands) {
+        (self.stands)(stands);
     }
 }
 
 impl From<Recipient<Publish>> for Publisher {
     /// Each as a message of its own.
     fn from(to: Recipient<Publish>) -> Publisher {
-        Publisher(Arc::new(move |events| {
+        Publisher::new(move |events| {
             to.do_send(events);
             0
-        }))
+        })
     }
 }
 
@@ -76,8 +106,9 @@ impl Intake {
 
     /// The way in.
     pub fn publisher(self: &Arc<Intake>) -> Publisher {
-        let intake = self.clone();
-        Publisher(Arc::new(move |events| intake.put(Word::Publish(events))))
+        let (intake, stands) = (self.clone(), self.clone());
+        Publisher::new(move |events| intake.put(Word::Publish(events)))
+            .with(move |used| _ = stands.put(Word::Stands(used)))
     }
 
     /// Adds something, behind all that was published before it and before all that is published after it. Gives how much

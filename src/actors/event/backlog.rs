@@ -33,6 +33,8 @@ pub struct Backlog {
     number: u64,
     /// Changes of usage by the events that were lost last, up to `end`, while nothing comes after them.
     lost: Option<(UsagePoint, Usage)>,
+    /// Events of logs are counted.
+    counts: bool,
 }
 
 impl Backlog {
@@ -48,6 +50,7 @@ impl Backlog {
             points: VecDeque::new(),
             number: 0,
             lost: None,
+            counts: false,
         }
     }
 
@@ -108,6 +111,7 @@ impl Backlog {
         self.seal_lost();
         // No piece has it in its middle.
         self.seal();
+        self.counts |= point.log().is_some();
         self.number += 1;
         self.points.push_back((self.number, Arc::new(UsagePoint { id: self.end, ..point })));
     }
@@ -123,7 +127,7 @@ impl Backlog {
         let times = || slice.events().iter().map(|event| event.at);
         let (from, to) = (times().min().unwrap_or(Nanos::ZERO), times().max().unwrap_or(Nanos::ZERO));
         let point = UsagePoint { id: 0, reason: PointReason::NotStored, from, to, rows: Vec::new(), relative: true };
-        let (point, usage) = self.lost.get_or_insert_with(|| (point, Usage::default()));
+        let (point, usage) = self.lost.get_or_insert_with(|| (point, Usage::counting(self.counts)));
         point.to = point.to.max(to);
         slice.events().iter().for_each(|event| usage.apply(event));
     }

@@ -36,6 +36,7 @@ impl EventActor {
             Word::Unsubscribe(shim) => self.shims.unsubscribe(&shim),
             Word::Settings(settings) => self.apply(settings.0),
             Word::Used(rows) => self.used(rows),
+            Word::Stands(stands) => self.stands(stands),
         }
     }
 

@@ -77,6 +77,11 @@ impl Numbers {
         Numbers { once: true, ..self }
     }
 
+    /// See [`Numbers::once`].
+    pub fn is_once(&self) -> bool {
+        self.once
+    }
+
     /// This is the next id of a resource manager; `None`: that is to be seen.
     pub fn stands(&mut self, rm: &Arc<str>, next: Option<u64>) {
         let once = self.once;

@@ -10,7 +10,7 @@ use std::{collections::VecDeque, sync::Arc};
 use crate::domain::{
     event::Event,
     event_block::{EventBlock, EventSlice},
-    usage::Usage,
+    usage::{Usage, UsagePoint},
 };
 
 /// Largest number of events in a block; longer batches are divided.
@@ -29,12 +29,14 @@ pub struct Ring {
     capacity: u64,
     /// What was used before `lowest`, where that is kept.
     before: Option<Usage>,
+    /// What is used where the events from `lowest` on do not tell, in the order of their ids.
+    points: VecDeque<Arc<UsagePoint>>,
 }
 
 impl Ring {
     /// An empty ring whose first event gets the id `next`.
     pub fn new(next: u64, capacity: u64) -> Ring {
-        Ring { blocks: VecDeque::new(), next, lowest: next, capacity, before: None }
+        Ring { blocks: VecDeque::new(), next, lowest: next, capacity, before: None, points: VecDeque::new() }
     }
 
     /// The ring remembers what is used from now on.
@@ -45,6 +47,18 @@ impl Ring {
     /// What was used before [`Ring::lowest`].
     pub fn usage_before(&mut self) -> Option<&mut Usage> {
         self.before.as_mut()
+    }
+
+    /// Remembers a point before the next event, where usage is kept.
+    pub fn point(&mut self, point: UsagePoint) {
+        if self.before.is_some() {
+            self.points.push_back(Arc::new(UsagePoint { id: self.next, ..point }));
+        }
+    }
+
+    /// The points from [`Ring::lowest`] on.
+    pub fn points(&self) -> impl Iterator<Item = &Arc<UsagePoint>> {
+        self.points.iter()
     }
 
     /// Id of the next event.
@@ -106,8 +120,18 @@ impl Ring {
     fn trim(&mut self) {
         let lowest = self.lowest.max(self.next.saturating_sub(self.capacity));
         if let Some(usage) = &mut self.before {
-            let gone = self.blocks.iter().map_while(|block| EventSlice::of(block, self.lowest, lowest));
-            gone.for_each(|slice| slice.events().iter().for_each(|event| usage.apply(event)));
+            let mut from = self.lowest;
+            loop {
+                let is_before = self.points.front().is_some_and(|point| point.id < lowest);
+                let point = if is_before { self.points.pop_front() } else { None };
+                let to = point.as_ref().map_or(lowest, |point| point.id);
+                let gone = self.blocks.iter().take_while(|block| block.first < to);
+                let gone = gone.filter_map(|block| EventSlice::of(block, from, to));
+                gone.for_each(|slice| slice.events().iter().for_each(|event| usage.apply(event)));
+                let Some(point) = point else { break };
+                usage.pass(&point);
+                from = to;
+            }
         }
         self.lowest = lowest;
         while self.blocks.front().is_some_and(|block| block.end() <= self.lowest) {

@@ -1,6 +1,6 @@
 //! What tells usage over time: the log, and what happened while events were off.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use actix::prelude::*;
 
@@ -13,21 +13,21 @@ use crate::{
         types::Nanos,
         usage::{PointReason, Usage, UsageKey, UsagePiece, UsagePoint},
     },
-    messages::event::{ReadError, ReadUsage, UsagePage},
+    messages::event::{ReadError, ReadUsage, Stands, UsagePage},
 };
 
 /// Changes of usage without events.
 pub struct UsageGaps {
     /// Events are off since then, and usage has changed by so much.
     off: Option<(Nanos, Usage)>,
-    /// Where there is no store: earlier ones that are still among the events of the ring.
-    past: VecDeque<Arc<UsagePoint>>,
+    /// Events of logs are counted.
+    counts: bool,
 }
 
 impl UsageGaps {
     /// No gap so far.
     pub fn new(tracking: bool, now: Nanos) -> UsageGaps {
-        UsageGaps { off: (!tracking).then(|| (now, Usage::default())), past: VecDeque::new() }
+        UsageGaps { off: (!tracking).then(|| (now, Usage::default())), counts: false }
     }
 
     /// Events that are not recorded.
@@ -40,7 +40,7 @@ impl UsageGaps {
     /// Events are turned on or off; what to remember of the time without.
     pub fn switch(&mut self, on: bool, now: Nanos) -> Option<UsagePoint> {
         let point = self.open(0, now);
-        self.off = (!on).then(|| (now, Usage::default()));
+        self.off = (!on).then(|| (now, Usage::counting(self.counts)));
         point
     }
 
@@ -49,22 +49,6 @@ impl UsageGaps {
         let (from, usage) = self.off.as_ref()?;
         let rows = usage.rows();
         Some(UsagePoint { id, reason: PointReason::Off, from: *from, to: now, rows, relative: true })
-    }
-
-    /// Remembers a point where there is no store that does.
-    pub fn keep(&mut self, point: UsagePoint, id: u64) {
-        self.past.push_back(Arc::new(UsagePoint { id, ..point }));
-    }
-
-    /// Points before the oldest event of the ring count as what was used before it.
-    pub fn forget(&mut self, ring: &mut Ring) {
-        while let Some(point) = self.past.front()
-            && point.id < ring.lowest()
-            && let Some(usage) = ring.usage_before()
-        {
-            usage.pass(point);
-            self.past.pop_front();
-        }
     }
 
     /// A page of the ring.
@@ -91,7 +75,7 @@ impl UsageGaps {
         let from = from.unwrap_or(lowest).max(lowest);
         let slices = ring.range(from, events as u64);
         let end = slices.last().map_or(from, EventSlice::end);
-        let mut points = self.past.iter().filter(|point| (from..=end).contains(&point.id)).peekable();
+        let mut points = ring.points().filter(|point| (from..=end).contains(&point.id)).peekable();
         for slice in slices {
             let mut first = slice.first();
             // A block may have been filled on both sides of a point.
@@ -116,10 +100,39 @@ pub fn begin(rows: Vec<(UsageKey, Resource)>, at: Nanos) -> UsagePoint {
 impl EventActor {
     /// A partition goes on that was there before this process: what it uses is used from now on.
     pub(super) fn used(&mut self, rows: Vec<(UsageKey, Resource)>) {
-        let point = begin(rows, now());
+        self.point(begin(rows, now()));
+    }
+
+    /// This is what the partitions of a resource manager use where its log has had so many events (see [`Stands`]), in an event
+    /// system of logs.
+    pub(super) fn stands(&mut self, Stands { rm, next, at, used }: Stands) {
+        // What is here already tells of it.
+        let is_behind = self.numbers.next(&rm).is_some_and(|known| known > next);
+        if self.numbers.is_once() && !self.stopping && !is_behind {
+            self.point_of_log(UsagePoint::of_log(&rm, Some(next), at, used));
+        }
+    }
+
+    /// The log of a resource manager is gone.
+    pub(super) fn gone(&mut self, rm: &str) {
+        if self.numbers.is_once() && self.numbers.next(rm).is_some() {
+            self.point_of_log(UsagePoint::of_log(rm, None, now(), Vec::new()));
+        }
+    }
+
+    fn point_of_log(&mut self, point: UsagePoint) {
+        self.gaps.counts = true;
+        if let Some(point) = self.gaps.switch(self.settings.tracking, now()) {
+            self.point(point);
+        }
+        self.point(point);
+    }
+
+    /// Remembers a point behind the last event.
+    pub(super) fn point(&mut self, point: UsagePoint) {
         match &mut self.durable {
             Some(durable) => durable.point(point),
-            None => self.gaps.keep(point, self.ring.next()),
+            None => self.ring.point(point),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
         ugm::Who,
         usage::{By, Gap, History, Line, Question, UsageKey, UsagePiece},
     },
-    messages::event::{ApplyEventSettings, Intake, Publish, ReadUsage, StopEvents, Word},
+    messages::event::{ApplyEventSettings, Intake, Publish, ReadUsage, Stands, StopEvents, Word},
 };
 
 const PARTITION: &str = "[rm-1]default";
@@ -57,8 +57,19 @@ fn publish(actor: &Addr<EventActor>, events: Vec<Event>) {
 
 /// Amount × nanoseconds by user, and the gaps.
 async fn used(actor: &Addr<EventActor>, since: Option<Nanos>, until: Nanos) -> (BTreeMap<String, i128>, Vec<Gap>) {
+    told(actor, since, until, false).await
+}
+
+/// The same, of a log or not.
+async fn told(
+    actor: &Addr<EventActor>,
+    since: Option<Nanos>,
+    until: Nanos,
+    of_logs: bool,
+) -> (BTreeMap<String, i128>, Vec<Gap>) {
     let partition = PARTITION.into();
-    let mut history = History::new(Question { partition, by: By::User, queue: None, since, until, step: None });
+    let question = Question { partition, by: By::User, queue: None, since, until, step: None, of_logs };
+    let mut history = History::new(question);
     let (mut from, mut lines) = (None, Vec::new());
     loop {
         let since = since.unwrap_or(Nanos(i64::MIN));
@@ -279,5 +290,129 @@ async fn events_that_were_not_stored_are_told_and_usage_is_right_after_them() {
         // 5 until the gap ends, then 4, then 5 again.
         assert_eq!(told, sums(&[("alice", 5 * 200 + 4 * 100 + 5 * 100), ("bob", 2 * 200)]), "{written}");
         flushed().await;
+    }
+}
+
+/// A log as a server hears of it that follows it.
+struct Heard(Arc<Intake>);
+
+impl Heard {
+    fn by(actor: &Addr<EventActor>) -> Heard {
+        Heard(Intake::new(actor.clone().recipient()))
+    }
+
+    /// It is read from here on.
+    fn stands(&self, rm: &str, next: u64, at: Nanos, used: &[(&str, i64)]) {
+        let row = |(name, amount): &(&str, i64)| {
+            let (partition, queue) = (format!("[{rm}]default").into(), "root.a".into());
+            let key = UsageKey { partition, who: Who::User, name: (*name).into(), queue };
+            (key, Resource::of(&[("memory", *amount)]))
+        };
+        let used = used.iter().map(row).collect();
+        self.0.put(Word::Publish(Publish::numbered(&rm.into(), next, Vec::new())));
+        self.0.put(Word::Stands(Stands { rm: rm.into(), next, at, used }));
+    }
+
+    fn events(&self, first: u64, events: Vec<Event>) {
+        self.0.put(Word::Publish(Publish::numbered(&"rm-1".into(), first, events)));
+    }
+}
+
+fn of_logs(directory: &Path) -> Addr<EventActor> {
+    EventActor::durable(settings(20, 0), directory).unwrap().of_logs().start()
+}
+
+const HOUR: i64 = 3_600_000_000_000;
+
+#[actix::test]
+async fn a_log_that_is_read_again_has_the_same_history() {
+    tokio::time::pause();
+    let directory = tempfile::tempdir().unwrap();
+    let begun = now();
+    let at = |hours: i64| Nanos(begun.0 + hours * HOUR);
+    let hours = |of: &[(&str, i64)]| -> BTreeMap<String, i128> {
+        of.iter().map(|(user, sum)| ((*user).to_owned(), i128::from(*sum) * i128::from(HOUR))).collect()
+    };
+    let all = vec![add("alice", 5, at(0)), add("bob", 1, at(1)), remove("alice", 2, at(2))];
+    let actor = of_logs(directory.path());
+    let heard = Heard::by(&actor);
+    heard.stands("rm-1", 0, at(0), &[]);
+    heard.events(0, all[..2].to_vec());
+    let (sums, gaps) = told(&actor, Some(at(0)), at(2), true).await;
+    assert_eq!((sums, gaps), (hours(&[("alice", 10), ("bob", 1)]), vec![]));
+    actor.send(StopEvents).await.unwrap().unwrap();
+    // It was stopped for a while, and reads again what it had, and what came meanwhile; another log is beside it.
+    let actor = of_logs(directory.path());
+    let heard = Heard::by(&actor);
+    heard.stands("rm-2", 9, at(7), &[("carol", 1)]);
+    heard.stands("rm-1", 0, at(0), &[]);
+    heard.events(0, all.clone());
+    let (sums, gaps) = told(&actor, Some(at(0)), at(4), true).await;
+    let whole = hours(&[("alice", 5 * 2 + 3 * 2), ("bob", 3)]);
+    assert_eq!((sums, gaps), (whole.clone(), vec![]));
+    flushed().await;
+    assert_eq!(told(&actor, Some(at(0)), at(4), true).await, (whole.clone(), vec![]));
+    // It is read anew from a snapshot, by the same process: nothing of it is new.
+    heard.stands("rm-1", 1, at(0), &[("alice", 5)]);
+    heard.events(1, all[1..].to_vec());
+    assert_eq!(told(&actor, Some(at(0)), at(4), true).await, (whole.clone(), vec![]));
+    actor.send(StopEvents).await.unwrap().unwrap();
+    // Where the snapshot is of later, what was before it is a gap, and nothing counts then.
+    let actor = of_logs(directory.path());
+    let heard = Heard::by(&actor);
+    heard.stands("rm-1", 8, at(6), &[("alice", 1)]);
+    heard.events(8, vec![remove("alice", 1, at(8))]);
+    let (sums, gaps) = told(&actor, Some(at(0)), at(9), true).await;
+    let [gap] = &gaps[..] else { panic!("{gaps:?}") };
+    assert_eq!((gap.from, gap.to, gap.reason), (at(2), at(6), "led-elsewhere"));
+    assert_eq!(sums, hours(&[("alice", 5 * 2 + 2), ("bob", 1)]));
+    // A session ends, and another begins; no event tells of it.
+    heard.events(9, vec![add("bob", 4, at(9))]);
+    heard.stands("rm-1", 10, at(10), &[]);
+    heard.stands("rm-1", 10, at(11), &[]);
+    heard.events(10, vec![add("bob", 2, at(12))]);
+    for _ in [false, true] {
+        assert_eq!(told(&actor, Some(at(9)), at(13), true).await, (hours(&[("bob", 4 + 2)]), vec![]));
+        flushed().await;
+    }
+    // The log is gone, and one of that name begins anew.
+    heard.0.put(Word::Publish(Publish::forgotten(&"rm-1".into())));
+    heard.stands("rm-1", 0, at(14), &[]);
+    heard.events(0, vec![add("dora", 1, at(14))]);
+    assert_eq!(told(&actor, Some(at(14)), at(15), true).await, (hours(&[("dora", 1)]), vec![]));
+}
+
+#[actix::test]
+async fn a_history_of_logs_without_a_disk_and_with_times_without_events() {
+    tokio::time::pause();
+    let directory = tempfile::tempdir().unwrap();
+    let stored = of_logs(directory.path());
+    let small = EventActor::new(settings(6, 0)).of_logs().start();
+    for (actor, ring) in [(stored, false), (small, true)] {
+        let begun = now();
+        let at = |nanos: i64| Nanos(begun.0 + nanos);
+        let heard = Heard::by(&actor);
+        heard.stands("rm-1", 3, at(0), &[("alice", 5)]);
+        heard.events(3, noise(2, at(10)));
+        heard.events(7, vec![add("bob", 1, at(20))]);
+        heard.stands("rm-1", 8, at(30), &[("bob", 2)]);
+        heard.stands("rm-2", 4, at(90), &[("bob", 7)]);
+        heard.events(8, vec![add("bob", 1, at(40))]);
+        let joined = told(&actor, Some(at(-10)), at(50), true).await;
+        let gap = Gap { from: at(-10), to: at(0), reason: "led-elsewhere", detail: Arc::default() };
+        assert_eq!(joined, (sums(&[("alice", 5 * 30), ("bob", 10 + 20 + 30)]), vec![gap]));
+        heard.events(9, noise(4, at(60)));
+        let (told_all, gaps) = told(&actor, Some(at(60)), at(70), true).await;
+        assert_eq!((told_all, gaps), (sums(&[("bob", 30)]), vec![]), "{ring}");
+        // Events are off for a while, in which a session ends.
+        actor.send(ApplyEventSettings(EventSettings { tracking: false, ..settings(6, 0) })).await.unwrap();
+        heard.events(17, vec![add("carol", 4, at(80))]);
+        heard.stands("rm-1", 18, Nanos(now().0), &[]);
+        heard.events(18, vec![add("dora", 2, Nanos(now().0))]);
+        actor.send(ApplyEventSettings(settings(6, 0))).await.unwrap();
+        let on = now();
+        heard.events(19, noise(1, on));
+        let (sums_after, gaps) = told(&actor, Some(on), Nanos(on.0 + 10), true).await;
+        assert_eq!((sums_after, gaps), (sums(&[("dora", 20)]), vec![]), "{ring}");
     }
 }

@@ -50,7 +50,7 @@ impl PartitionActor {
     fn end(&mut self, ctx: &mut Context<Self>) {
         // What still waited is answered by a partition that takes nothing any more.
         let now = self.now();
-        let begun = self.rest.take().into_iter().chain(self.resolving.take());
+        let begun = self.rest.take().map(|(_, rest)| rest).into_iter().chain(self.resolving.take());
         for batch in begun.chain(std::mem::take(&mut self.inbox)) {
             self.give_back(batch.permit);
             for command in batch.commands {

@@ -30,6 +30,7 @@ use crate::{
     domain::{DOMAIN_VERSION, types::Nanos},
     messages::{
         budget::Permit,
+        event::{Publisher, Stands},
         receipts::PartOf,
         recorded::Outlet,
         rm::{CarriedOut, Deliver, Kind, Outgoing, Predicates},
@@ -180,6 +181,8 @@ pub(super) struct Due {
     pub(super) line: u64,
     outlet: Option<(Arc<Outlet>, u64)>,
     permits: Vec<Permit>,
+    /// What the session used ends with it.
+    stands: Option<(Publisher, Stands)>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -257,7 +260,7 @@ impl RmLog {
     /// What waits for the last record: lines of a session up to this one, events of a partition, whoever handed it in.
     pub fn wait(&mut self, epoch: u64, line: u64, outlet: Option<(Arc<Outlet>, u64)>, permits: Vec<Permit>) {
         let permits = if crate::domain::planted!("receipt-early") { Vec::new() } else { permits };
-        self.waiting.push_back(Due { index: self.last(), epoch, line, outlet, permits });
+        self.waiting.push_back(Due { index: self.last(), epoch, line, outlet, permits, stands: None });
     }
 
     /// Records what a partition delivers.
@@ -339,6 +342,9 @@ impl RmLog {
             if let Some((outlet, number)) = due.outlet {
                 // Before the lines: whoever has read one finds its events.
                 outlet.release(number);
+            }
+            if let Some((to, stands)) = due.stands {
+                to.stands(stands);
             }
             match lines.last_mut() {
                 Some((epoch, line)) if *epoch == due.epoch => *line = due.line,

@@ -305,6 +305,7 @@ impl RmActor {
             // So that it is tried again.
             log.wait(self.epoch, 0, None, Vec::new());
             log.snapshots.clear();
+            self.nothing_used();
         }
         self.enter(RmState::Stopped, why);
         self.topology.stopped(&self.id);

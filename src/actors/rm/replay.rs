@@ -380,6 +380,8 @@ pub struct Replay {
     /// Events that the records told of; `None`: they are not counted yet.
     events: Option<u64>,
     listener: Option<Listener>,
+    /// Of a snapshot: what is used is not told yet.
+    untold: bool,
 }
 
 impl Replay {
@@ -454,6 +456,10 @@ impl Replay {
         self.seen = Seen::default();
         // What a snapshot has of the session, it has of nothing else.
         let is_known = record.index <= self.index;
+        if !is_known && std::mem::take(&mut self.untold) {
+            // Until here partitions may have been behind the rest of it.
+            self.stands(self.at);
+        }
         match record.kind {
             kind::PARTITION => return self.partition(record, is_known),
             _ if is_known => return Ok(()),
@@ -462,20 +468,24 @@ impl Replay {
                 self.counted(registered.events);
                 self.session = Some(Box::new(Replayed::begin(registered)));
                 self.ended = None;
+                self.stands(record.at);
                 return Ok(());
             }
             kind::ENDED => {
                 let ended: Ended = record::read_json(record.payload)?;
+                self.session = None;
+                // With it all ends that its partitions had; no record tells of the events.
+                self.stands(record.at);
                 if ended.lost {
                     self.begins_anew();
                 }
                 self.counted(ended.events);
                 self.ended = Some(ended);
-                self.session = None;
                 return Ok(());
             }
             kind::COUNTED => {
                 self.counted(Some(record::read_json(record.payload)?));
+                self.stands(record.at);
                 return Ok(());
             }
             kind::STANDING => {

@@ -32,6 +32,7 @@ use crate::{
     },
     messages::{
         budget::Budget,
+        event::Stands,
         keys::Keys,
         partition::{Configure, Signs, StopPartition},
         receipts::Receipts,
@@ -72,6 +73,7 @@ impl RmActor {
             // Else that is known, and what came before may be on its way.
             self.tell_events();
         }
+        self.nothing_used();
         session
     }
 
@@ -118,6 +120,7 @@ impl RmActor {
             State::Nothing => {}
             State::Ended(why) => {
                 self.log = Some(log);
+                self.stands(Vec::new());
                 self.enter(RmState::Stopped, why);
                 self.topology.stopped(&self.id);
             }
@@ -148,6 +151,14 @@ impl RmActor {
         self.tell_events();
     }
 
+    /// The log is led from here on, and its partitions use this.
+    fn stands(&self, used: Vec<(UsageKey, Resource)>) {
+        if let Some(log) = &self.log {
+            let stands = Stands { rm: self.id.clone(), next: log.events, at: log.at(), used };
+            self.topology.numbering().stands(stands);
+        }
+    }
+
     /// What is known is not enough: its shim is told to register again, whatever it has.
     fn lost(&mut self, mut log: RmLog, why: Arc<str>) {
         tracing::error!(code = "log-session-lost", rm = &*self.id, epoch = self.epoch, "{why}");
@@ -158,6 +169,7 @@ impl RmActor {
         log.count_lost();
         self.lost = Some(why.clone());
         self.log = Some(log);
+        self.stands(Vec::new());
         self.record_standing(0);
         self.enter(RmState::Stopped, why);
         self.topology.stopped(&self.id);
@@ -223,7 +235,9 @@ impl RmActor {
         session.buffer.hold_back();
         self.topology.goes_on(&self.id);
         self.topology.subscribe_events(&self.id, self.epoch, ctx.address().recipient());
-        self.topology.used(partitions.values().flat_map(|(_, replica)| used(&replica.partition)).collect());
+        let used: Vec<_> = partitions.values().flat_map(|(_, replica)| used(&replica.partition)).collect();
+        self.stands(used.clone());
+        self.topology.used(used);
         let unasked = unasked(&partitions, &questions);
         let mut replicas: BTreeMap<Arc<str>, (u32, Replica)> = BTreeMap::new();
         let mut leaving = Vec::new();

@@ -22,7 +22,7 @@ use crate::{
     actors::{
         event::EventActor,
         partition::PartitionActor,
-        topology::{PartitionHandle, Refusals, Registration, Topology},
+        topology::{PartitionHandle, Refusals, Registration, Sender, Topology},
     },
     config,
     domain::{

@@ -2,9 +2,15 @@
 
 use std::sync::Arc;
 
+use futures::future::join_all;
+use tokio::time::timeout;
+
 use super::{Refusals, Topology, lock, registration::tell_consequences};
 use crate::{
-    actors::rm::{Reconfigure, handle::RmHandle},
+    actors::{
+        directory::{PATIENCE, Unanswered},
+        rm::{Reconfigure, handle::RmHandle},
+    },
     config::LoadedConfig,
     messages::{
         leaders::SharedConfig,
@@ -119,29 +125,46 @@ impl Topology {
     async fn follow_default(&self, all: Vec<Arc<RmHandle>>, only_shared: bool) -> Vec<(Arc<str>, Refusal)> {
         let config = lock(&self.defaults).present();
         let shared = self.is_shared(&config);
-        let mut refused = Vec::new();
-        for handle in all {
-            let message = Reconfigure {
-                config: config.clone(),
-                default_config: true,
-                shared,
-                only_default: true,
-                only_shared,
-                policy_group: Arc::default(),
-                extra: None,
-                tenant: false,
-                epoch: None,
-            };
-            // One that ended, or that another server leads by now, has nothing to follow here.
-            let over = [RefusalKind::Unknown, RefusalKind::State, RefusalKind::Moved];
-            match handle.addr.send(message).await {
-                Ok(Ok(tried)) => {
-                    tell_consequences(&handle.id, tried).await;
-                }
-                Ok(Err(refusal)) if !over.contains(&refusal.kind) => refused.push((handle.id.clone(), refusal)),
-                _ => {}
-            }
-        }
-        refused
+        let message = || Reconfigure {
+            config: config.clone(),
+            default_config: true,
+            shared,
+            only_default: true,
+            only_shared,
+            policy_group: Arc::default(),
+            extra: None,
+            tenant: false,
+            epoch: None,
+        };
+        let told = all.into_iter().map(|handle| told(handle, message()));
+        join_all(told).await.into_iter().flatten().collect()
     }
+}
+
+/// Has one take it, and gives why it does not. One that hangs takes it when it goes on: nobody waits for that.
+async fn told(handle: Arc<RmHandle>, message: Reconfigure) -> Option<(Arc<str>, Refusal)> {
+    let rm = handle.id.clone();
+    let mut done = tokio::spawn(async move {
+        // One that ended, or that another server leads by now, has nothing to follow here.
+        let over = [RefusalKind::Unknown, RefusalKind::State, RefusalKind::Moved];
+        match handle.addr.send(message).await {
+            Ok(Ok(tried)) => {
+                tell_consequences(&handle.id, tried).await;
+                None
+            }
+            Ok(Err(refusal)) if !over.contains(&refusal.kind) => Some(refusal),
+            _ => None,
+        }
+    });
+    let refusal = match timeout(PATIENCE, &mut done).await {
+        Ok(done) => done.ok().flatten()?,
+        Err(_) => {
+            let late = format!(
+                "{}; it takes the configuration then",
+                Unanswered::Silent(format!("resource manager \"{rm}\"").into())
+            );
+            Refusal::new(RefusalKind::Closing, late)
+        }
+    };
+    Some((rm, refusal))
 }

@@ -24,6 +24,15 @@ use crate::{
 /// What the refusal of an update begins with.
 const UPDATE: &str = "update of configuration failed";
 
+/// Who sends a configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Sender {
+    /// As texts call it (see [`Caller::identity`](crate::access::Caller::identity)): it has its own turn to have one read.
+    pub name: String,
+    /// It has the token of a resource manager only: the settings of the whole process stay as they are.
+    pub tenant: bool,
+}
+
 /// A registration as a door has it.
 #[derive(Clone, Debug, Default)]
 pub struct Registration {
@@ -43,8 +52,8 @@ pub struct Registration {
     pub predicates: Predicates,
     /// It answers state dump requests.
     pub state_dump: bool,
-    /// It is sent with the token of a resource manager only: the settings of the whole process stay as they are.
-    pub tenant: bool,
+    /// By whom.
+    pub sender: Sender,
     /// Its key, where it has one: what was carried out under it is not once more.
     pub asked: Option<Asked>,
 }
@@ -137,10 +146,11 @@ impl Topology {
             return Err(Refusal::new(RefusalKind::Closing, why).into());
         }
         self.has_room_for(&registration.rm)?;
-        let ignored = if registration.tenant { take_process_wide(&mut registration.extra) } else { Vec::new() };
-        let settings = self.read_settings(&registration.extra, registration.tenant)?;
+        let Sender { name, tenant } = registration.sender;
+        let ignored = if tenant { take_process_wide(&mut registration.extra) } else { Vec::new() };
+        let settings = self.read_settings(&registration.extra, tenant)?;
         let default_config = registration.config.is_empty();
-        let config = self.load(registration.config, "registration of RM failed", of_manager(&registration.rm)).await?;
+        let config = self.load(registration.config, "registration of RM failed", name).await?;
         let shared = default_config && self.is_shared(&config);
         let extra = Arc::new(registration.extra);
         let policy_group: Arc<str> = registration.policy_group.into();
@@ -162,7 +172,7 @@ impl Topology {
                 settings: settings.clone(),
                 predicates: registration.predicates,
                 state_dump: registration.state_dump,
-                tenant: registration.tenant,
+                tenant,
                 asked: registration.asked.clone(),
             };
             match handle.addr.send(register).await {
@@ -199,8 +209,8 @@ impl Topology {
     }
 
     /// Updates the configuration of a resource manager (R1.12–R1.15), and gives what is to be told of it; a refused update
-    /// changes nothing (SEEDS S23). `policy_group`: the one that the update is for; empty where it names none. That of a
-    /// `tenant` leaves the settings of the whole process as they are. `epoch`: the session that it is for; `None`: the one that runs.
+    /// changes nothing (SEEDS S23). `policy_group`: the one that the update is for; empty where it names none. `epoch`: the session
+    /// that it is for; `None`: the one that runs.
     pub async fn configure(
         &self,
         rm: &str,
@@ -208,7 +218,7 @@ impl Topology {
         policy_group: &str,
         text: String,
         mut extra: BTreeMap<String, String>,
-        tenant: bool,
+        Sender { name, tenant }: Sender,
     ) -> Result<Notes, Refusals> {
         self.open()?;
         let unknown = || Refusal::new(RefusalKind::Unknown, no_partitions(rm));
@@ -216,7 +226,7 @@ impl Topology {
         let ignored = if tenant { take_process_wide(&mut extra) } else { Vec::new() };
         let settings = self.read_settings(&extra, tenant)?;
         let default_config = text.is_empty();
-        let config = self.load_update(text, of_manager(rm)).await?;
+        let config = self.load_update(text, name).await?;
         let shared = default_config && self.is_shared(&config);
         let extra = Arc::new(extra);
         let message = Reconfigure {
@@ -287,11 +297,6 @@ impl Topology {
         let loaded = loaded.map_err(|_| Refusal::new(RefusalKind::Invalid, format!("{what}: unreadable")))?;
         loaded.map(Arc::new).map_err(|refused| prefixed(refused, what))
     }
-}
-
-/// Whoever sends the configuration of a resource manager speaks for it, through whichever door.
-fn of_manager(rm: &str) -> String {
-    format!("resource manager \"{rm}\"")
 }
 
 /// Notes on a configuration that are logged; one may have a fault in each of many queues.

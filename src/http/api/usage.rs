@@ -49,6 +49,8 @@ pub struct UsageApi {
     pub directory: Arc<Directory>,
     /// Their events.
     pub events: Addr<EventActor>,
+    /// Those are of logs that several servers have.
+    pub of_logs: bool,
 }
 
 /// The application's data has to hold a [`UsageApi`].
@@ -78,7 +80,7 @@ async fn history(api: Data<UsageApi>, path: Path<String>, request: HttpRequest) 
         let since = since.map_or_else(String::new, |since| format!(" since {:.0}", shown(since)));
         format!("partition '{partition}' is not registered, and no event of the log{since} is of it")
     });
-    let question = Question { partition, by, queue, since, until, step };
+    let question = Question { partition, by, queue, since, until, step, of_logs: api.of_logs };
     let from_when = since.unwrap_or(Nanos(i64::MIN));
     let reading = Reading {
         events: api.events.clone(),

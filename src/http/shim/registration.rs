@@ -17,7 +17,7 @@ use crate::{
     access::Caller,
     actors::{
         rm::{handle::not_registered, no_partitions},
-        topology::{Notes, Refusals, Registration},
+        topology::{Notes, Refusals, Registration, Sender},
     },
     http::{api::plan::view::Warning, doors::Doors, guard, problem::Problem, standby},
     messages::rm::{Predicates, Refusal, RefusalKind, Unregister},
@@ -70,7 +70,7 @@ pub async fn register(
         extra: message.extra_config,
         predicates,
         state_dump,
-        tenant: caller.is_tenant(),
+        sender: sender(&request, &caller),
         asked,
     };
     let registered = match (doors.topology.register(registration).await, sent) {
@@ -79,6 +79,11 @@ pub async fn register(
     };
     guard::note(&request, registered.notes.audited());
     Ok(taken(&registered.notes))
+}
+
+fn sender(request: &HttpRequest, caller: &Caller) -> Sender {
+    let name = caller.identity(request.peer_addr().map(|peer| peer.ip()));
+    Sender { name, tenant: caller.is_tenant() }
 }
 
 async fn read<T: DeserializeOwned + Send + 'static>(text: Bytes) -> Result<T, Problem> {
@@ -121,12 +126,12 @@ pub async fn configure(
     };
     let message: v1::UpdateConfigurationRequest = read(text).await?;
     same_rm(&message.rm_id, &rm)?;
-    let tenant = caller.is_tenant();
+    let sender = sender(&request, &caller);
     let (group, extra) = (message.policy_group, message.extra_config);
     handing.alone().await?;
     // Its body may have come when the session had ended.
     let epoch = Some(gate.epoch);
-    let (answer, refused) = match doors.topology.configure(&rm, epoch, &group, message.config, extra, tenant).await {
+    let (answer, refused) = match doors.topology.configure(&rm, epoch, &group, message.config, extra, sender).await {
         Ok(notes) => {
             guard::note(&request, notes.audited());
             (taken(&notes), None)

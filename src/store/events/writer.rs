@@ -336,7 +336,7 @@ impl Writer {
         self.frame.resize(HEAD, 0);
         let events = || gathered.iter().flat_map(EventSlice::events);
         self.encoder.encode(events(), Nanos(oldest), &mut self.frame);
-        self.emit(Kind::Events, ids, (oldest, newest))?;
+        self.emit(Kind::Events, ids, (oldest, newest), false)?;
         events().for_each(|event| self.usage.apply(event));
         gathered.clear();
         Ok(())
@@ -347,15 +347,23 @@ impl Writer {
         if number <= self.points {
             return Ok(());
         }
-        let mut usage = self.usage.clone();
-        usage.pass(point);
         self.frame.clear();
         self.frame.resize(HEAD, 0);
-        let mut rows = usage.rows();
-        rows.extend(point.rows.iter().filter(|(key, _)| key.is_lead()).cloned());
-        point::encode(point.reason, &rows, &mut self.frame);
-        self.emit(Kind::Usage, self.next..self.next, (point.from.0, point.to.0))?;
-        self.usage = usage;
+        let (ids, times) = (self.next..self.next, (point.from.0, point.to.0));
+        if point.log().is_some() {
+            // Of one resource manager alone, however many there are.
+            point::encode(point.reason, &point.rows, &mut self.frame);
+            self.emit(Kind::Usage, ids, times, false)?;
+            self.usage.pass(point);
+        } else {
+            let mut usage = self.usage.clone();
+            usage.pass(point);
+            let mut rows = usage.rows();
+            rows.extend(point.rows.iter().filter(|(key, _)| key.is_lead()).cloned());
+            point::encode(point.reason, &rows, &mut self.frame);
+            self.emit(Kind::Usage, ids, times, true)?;
+            self.usage = usage;
+        }
         self.points = number;
         Ok(())
     }
@@ -369,13 +377,20 @@ impl Writer {
         self.frame.clear();
         self.frame.resize(HEAD, 0);
         self.frame.extend_from_slice(text.as_bytes());
-        self.emit(kind, gap.from.max(self.next)..gap.end, (now.0, now.0))
+        self.emit(kind, gap.from.max(self.next)..gap.end, (now.0, now.0), false)
     }
 
-    fn emit(&mut self, kind: Kind, ids: std::ops::Range<u64>, times: (i64, i64)) -> Result<(), WriteError> {
+    /// Appends the frame, which says all that is used or not.
+    fn emit(
+        &mut self,
+        kind: Kind,
+        ids: std::ops::Range<u64>,
+        times: (i64, i64),
+        says_all: bool,
+    ) -> Result<(), WriteError> {
         Head::seal(&mut self.frame, kind, ids.clone(), times);
         let segment = self.file_for(ids.start, Nanos(times.0), Nanos(times.1))?;
-        if segment.extent().0 == HEADER && kind != Kind::Usage {
+        if segment.extent().0 == HEADER && !says_all {
             let frame = std::mem::take(&mut self.frame);
             let begun = self.begin_with_usage(&segment, ids.start, times.0);
             self.frame = frame;
@@ -435,6 +450,8 @@ impl Writer {
         }
         self.sync()?;
         let path = segment::path(&self.directory, first);
+        // What is read of logs may be older than what was read of others: nothing before is later than this.
+        let oldest = if self.usage.counts() { oldest.max(self.newest) } else { oldest };
         let start = Start { oldest, before: self.events };
         let file = begin(&path, first, start).map_err(|error| {
             let _ = files::remove(&path);

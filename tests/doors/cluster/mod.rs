@@ -20,3 +20,4 @@ mod standby;
 mod two;
 mod unheard;
 mod upgrade;
+mod usage;

@@ -9,10 +9,10 @@ use callboard::{
     config,
     domain::{
         alloc::AskSpec,
-        command::{AddApplication, AllocationItem, Command, NodeAction},
+        command::{AddApplication, AllocationItem, Command, NodeAction, ReleaseItem},
         effect::Callback,
         event::{Change, Detail, Event},
-        types::AppState,
+        types::{AppState, Termination},
     },
     messages::{
         budget::Budget,
@@ -219,5 +219,48 @@ async fn others_have_their_turn_while_many_applications_enter() {
     assert!(accepted.eq((0..APPS).map(id).chain(["late".to_owned()])));
     let snapshot = partition.send(GetSnapshot).await.unwrap();
     assert!(snapshot.partition.app_by_id.get(&*id(1)).is_none() && snapshot.partition.app_by_id.len() == APPS - 1);
+    partition.send(StopPartition).await.unwrap();
+}
+
+#[actix::test]
+async fn others_have_their_turn_while_many_asks_enter_and_all_have_one_time() {
+    const ASKS: usize = 4_000;
+    let heard = Heard::default();
+    let (partition, other) = (start("[rm-1]large", &heard), start("[rm-2]small", &Heard::default()));
+    partition.do_send(request(vec![Command::Applications { new: vec![app("a"), app("b")], remove: Vec::new() }]));
+    let turns = Arc::new(Mutex::new(0));
+    let counted = turns.clone();
+    let others = actix::spawn(async move {
+        loop {
+            other.send(GetSnapshot).await.unwrap();
+            *counted.lock().unwrap() += 1;
+        }
+    });
+    let wanted = |n: usize| {
+        let spec =
+            AskSpec { required_node: Some(format!("n{n}").into()), ..AskSpec::clone(&ask("a", &format!("k{n}")).spec) };
+        let app = if n % 1_000 == 7 { "nobody" } else { "a" };
+        AllocationItem { app: app.into(), node: None, spec: Arc::new(spec) }
+    };
+    let allocations = (0..ASKS).map(wanted).collect();
+    let gone = ReleaseItem { app: "a".into(), key: "k0".into(), termination: Termination::StoppedByRm };
+    partition.do_send(request(vec![Command::Allocations { allocations, releases: vec![gone] }]));
+    let (mut before, mut told) = (0, Vec::new());
+    while !told.iter().any(|callback| matches!(callback, Callback::Released(_))) {
+        tokio::task::yield_now().await;
+        told = heard.told.lock().unwrap().clone();
+        if told.len() <= 2 {
+            before = *turns.lock().unwrap();
+        }
+    }
+    others.abort();
+    assert!(before > 10, "{before} turns");
+    let rejected = told.iter().filter(|callback| matches!(callback, Callback::RejectedAllocation { .. }));
+    assert_eq!(rejected.count(), ASKS / 1_000);
+    let snapshot = partition.send(GetSnapshot).await.unwrap();
+    let asks = || snapshot.partition.allocs.values();
+    assert_eq!(asks().count(), ASKS - ASKS / 1_000 - 1, "the first was withdrawn");
+    let first = asks().next().expect("an ask").created;
+    assert!(asks().all(|row| row.created == first), "all have one time");
     partition.send(StopPartition).await.unwrap();
 }

@@ -97,7 +97,8 @@ impl Lives {
 
 fn told(env: &Env, by: By, since: Nanos, until: Nanos, step: Option<Nanos>) -> BTreeMap<Arc<str>, Resource> {
     let partition = env.partition.internal.clone();
-    let mut history = History::new(Question { partition, by, queue: None, since: Some(since), until, step });
+    let mut history =
+        History::new(Question { partition, by, queue: None, since: Some(since), until, step, of_logs: false });
     // Pieces of any size.
     let block = Arc::new(EventBlock { first: 0, events: env.events.clone() });
     for first in (0..block.events.len() as u64).step_by(7) {

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Charge, PointReason, UsagePiece, UsagePoint};
+use super::{Charge, PointReason, UsagePiece, UsagePoint, prefix_of};
 use crate::{
     event_block::{EventPiece, EventSlice, GapReason},
     resources::Resource,
@@ -15,6 +15,8 @@ use crate::{
 
 /// Events of different partitions may come out of the order of time by less than this.
 const ORDERED: Nanos = Nanos::from_secs(10);
+/// Another server led, and this one has not heard what happened then.
+const ELSEWHERE: &str = "led-elsewhere";
 
 /// What shares are told for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,9 @@ pub struct Question {
     pub until: Nanos,
     /// In steps of this length, the last one may be shorter; `None`: all in one.
     pub step: Option<Nanos>,
+    /// The events are those of logs that several servers have, not what happened at one server: that one ends does not mean
+    /// that its partitions do, and what it read of a log late, or twice, it has late, or twice.
+    pub of_logs: bool,
 }
 
 /// A part of the answer.
@@ -122,6 +127,18 @@ pub struct History {
     events: u64,
     /// Something in the log is of the partition.
     known: bool,
+    /// See [`Question::of_logs`].
+    log: Option<OfLog>,
+}
+
+/// The log of a resource manager, as far as it was taken.
+struct OfLog {
+    /// How the names of its partitions begin.
+    prefix: Arc<str>,
+    /// Events that it had; `None`: that is not known, and so is what is used.
+    next: Option<u64>,
+    /// Time of the latest of them.
+    heard: Nanos,
 }
 
 /// What is still to be done.
@@ -159,13 +176,16 @@ impl Row {
 impl History {
     /// Nothing is known yet.
     pub fn new(question: Question) -> History {
+        let prefix = || Arc::from(prefix_of(&question.partition));
+        let log = question.of_logs.then(|| OfLog { prefix: prefix(), next: None, heard: Nanos(i64::MIN) });
+        let lost = question.since.filter(|_| log.is_some()).map(|since| (since, ELSEWHERE, Arc::default()));
         History {
             question,
             begin: None,
             at: Nanos(i64::MIN),
             seen: Nanos(i64::MIN),
             rows: BTreeMap::new(),
-            lost: None,
+            lost,
             lines: Vec::new(),
             left: VecDeque::new(),
             passed: Vec::new(),
@@ -173,6 +193,7 @@ impl History {
             complete: true,
             events: 0,
             known: false,
+            log,
         }
     }
 
@@ -184,7 +205,7 @@ impl History {
             match left {
                 Left::Piece(UsagePiece::Log(EventPiece::Events(slice))) => {
                     self.events += slice.len() as u64;
-                    if self.begin.is_none() && slice.first() > 0 {
+                    if self.begin.is_none() && slice.first() > 0 && self.log.is_none() {
                         // A log that begins in the middle without a word.
                         let from = self.question.since.unwrap_or(Nanos(i64::MIN));
                         self.lost.get_or_insert((from, GapReason::Damage(Arc::default()).name(), Arc::default()));
@@ -192,6 +213,7 @@ impl History {
                     self.left.push_front(Left::Events(slice, 0));
                 }
                 Left::Piece(UsagePiece::Log(EventPiece::Gap(gap))) => self.missing(&gap.reason),
+                Left::Piece(UsagePiece::Point(point)) if self.log.is_some() => self.point_of_log(point),
                 Left::Piece(UsagePiece::Point(point)) => self.point(point),
                 Left::Events(slice, from) => {
                     let reached = self.take_events(&slice, from, most);
@@ -267,6 +289,7 @@ impl History {
             GapReason::Damage(place) => place.clone(),
             GapReason::Retention => Arc::default(),
         };
+        self.log.iter_mut().for_each(|log| log.next = None);
         let from = if self.begin.is_some() { self.at } else { self.question.since.unwrap_or(self.at) };
         self.lost.get_or_insert((from, reason.name(), detail));
     }
@@ -274,11 +297,20 @@ impl History {
     /// Takes events from one on; gives the first that it did not take, as there are enough lines.
     fn take_events(&mut self, slice: &EventSlice, from: usize, most: usize) -> usize {
         for (at, event) in slice.events().iter().enumerate().skip(from) {
+            let mut known = true;
+            if let Some(log) = &self.log {
+                if !event.partition.starts_with(&*log.prefix) {
+                    continue;
+                }
+                known = log.next.is_some();
+            }
             self.seen = self.seen.max(event.at);
-            if event.partition != self.question.partition {
+            let is_of = event.partition == self.question.partition;
+            self.known |= is_of;
+            if !is_of || !known {
+                self.count(1, event.at);
                 continue;
             }
-            self.known = true;
             if !self.advance(event.at, most) {
                 return at;
             }
@@ -288,8 +320,17 @@ impl History {
                 let row = self.row(name);
                 if added { row.usage.add(amount) } else { row.usage.sub(amount) }
             }
+            self.count(1, event.at);
         }
         slice.len()
+    }
+
+    /// So many events of the log, up to this time.
+    fn count(&mut self, events: u64, at: Nanos) {
+        if let Some(log) = &mut self.log {
+            log.next = log.next.map(|next| next.saturating_add(events));
+            log.heard = log.heard.max(at);
+        }
     }
 
     fn end(&mut self) {
@@ -329,9 +370,7 @@ impl History {
             }
         }
         match leads {
-            Some(true) if self.question.since.is_some() => {
-                self.gap(self.away, point.to, "led-elsewhere", Arc::default())
-            }
+            Some(true) if self.question.since.is_some() => self.gap(self.away, point.to, ELSEWHERE, Arc::default()),
             Some(false) => self.away = point.to,
             Some(true) | None => {}
         }
@@ -341,6 +380,90 @@ impl History {
         anew.into_iter().for_each(|anew| self.left.push_front(anew));
         // What an ended server had is not used any longer than it was seen.
         self.left.push_front(Left::Until(if ended { point.from } else { point.to }));
+    }
+
+    /// As [`History::point`], where points tell of logs.
+    fn point_of_log(&mut self, point: Arc<UsagePoint>) {
+        let Some(OfLog { prefix, next, heard }) = &self.log else { return };
+        let (next, heard, begun) = (*next, *heard, self.begin.is_some());
+        if let Some((of, stands)) = point.log() {
+            match stands {
+                _ if of != prefix => {}
+                Some(stands) => self.stands(point, stands),
+                None => {
+                    // Whatever comes next begins with nothing.
+                    self.known_from(0, heard);
+                    self.left.push_front(Left::Anew);
+                }
+            }
+            return;
+        }
+        let told = point.told(prefix);
+        match (point.reason, told, next) {
+            // What the log had meanwhile is read later; that it is not there yet says nothing.
+            (PointReason::Stopped | PointReason::Killed, _, Some(_)) => {
+                self.lost.get_or_insert((point.from.max(heard).max(self.at), ELSEWHERE, Arc::default()));
+            }
+            (PointReason::Stopped | PointReason::Killed, ..) | (_, None, _) => {}
+            (_, Some(told), None) if !point.relative => {
+                match self.lost.take() {
+                    Some((from, reason, detail)) if begun => self.gap(from, point.to, reason, detail),
+                    lost => lost.iter().for_each(|(from, ..)| {
+                        self.gap(*from, point.to, GapReason::Retention.name(), Arc::default());
+                    }),
+                }
+                self.known_from(told, point.to);
+                self.goes_on(&point, None, true);
+            }
+            (PointReason::NotStored | PointReason::Off, Some(told), Some(next)) => {
+                let this = (point.id, point.reason, point.from, point.to, None);
+                let missed = if point.relative { told } else { told.saturating_sub(next) };
+                if missed == 0 || point.relative && self.passed.contains(&this) {
+                    return;
+                }
+                self.passed.retain(|(id, ..)| *id == point.id);
+                self.passed.push(this);
+                self.gap(point.from, point.to, point.reason.name(), Arc::default());
+                self.count(missed, point.to);
+                self.goes_on(&point, None, !point.relative);
+            }
+            // The same as is known.
+            (_, Some(_), _) => {}
+        }
+    }
+
+    /// The log has had so many events, and all that is used then is in the point.
+    fn stands(&mut self, point: Arc<UsagePoint>, stands: u64) {
+        let Some(OfLog { next, heard, .. }) = &self.log else { return };
+        let (next, heard) = (*next, *heard);
+        // Nothing is missing; events behind it may come once more, at a time that is accounted for.
+        let is_late = point.to.minus(heard) < ORDERED;
+        let reached = next.map_or(stands == 0, |next| next == stands || next > stands && is_late);
+        let lost = self.lost.take().or(next.map(|_| (heard.max(self.at), ELSEWHERE, Arc::default())));
+        let lost = lost.filter(|_| !reached && self.question.since.is_some());
+        let ended = lost.map(|(from, reason, detail)| {
+            self.gap(from, point.to, reason, detail);
+            from
+        });
+        self.known_from(stands, heard.max(point.to));
+        self.goes_on(&point, ended, true);
+    }
+
+    fn known_from(&mut self, next: u64, heard: Nanos) {
+        if let Some(log) = &mut self.log {
+            (log.next, log.heard) = (Some(next), heard);
+        }
+    }
+
+    /// From a point on this is used, and up to there what was used before; from a time on nothing, where that is said.
+    fn goes_on(&mut self, point: &Arc<UsagePoint>, ended: Option<Nanos>, anew: bool) {
+        let to = point.to;
+        let ended = ended.into_iter().flat_map(|from| [Left::Until(from), Left::Anew]);
+        let anew = anew.then_some(Left::Anew);
+        let left = ended.chain([Left::Until(to)]).chain(anew).chain([Left::Used(point.clone())]);
+        for left in left.collect::<Vec<_>>().into_iter().rev() {
+            self.left.push_front(left);
+        }
     }
 
     /// Whose share changes, if any.
@@ -423,8 +546,9 @@ impl History {
     }
 
     fn gap(&mut self, from: Nanos, to: Nanos, reason: &'static str, detail: Arc<str>) {
-        let from = from.max(self.question.since.unwrap_or(from));
         let to = to.min(self.question.until);
+        // Without a beginning there is nothing before it either.
+        let from = from.max(self.question.since.unwrap_or(to));
         if from < to {
             self.complete = false;
             self.away = self.away.max(to);

@@ -5,7 +5,10 @@ use super::{RmActor, RmLog};
 use crate::{
     actors::rm::record::{self, kind},
     domain::types::Nanos,
-    messages::{event::Publish, recorded::Entry},
+    messages::{
+        event::{Publish, Stands},
+        recorded::Entry,
+    },
 };
 
 impl RmLog {
@@ -36,6 +39,16 @@ impl RmLog {
 }
 
 impl RmActor {
+    /// A session begins or ends with the last record: nothing is used from then on, behind what the records before tell of.
+    pub(in crate::actors::rm) fn nothing_used(&mut self) {
+        let to = self.topology.numbering();
+        let Some(log) = &mut self.log else { return };
+        let stands = Stands { rm: self.id.clone(), next: log.events, at: log.at(), used: Vec::new() };
+        if let Some(due) = log.waiting.back_mut() {
+            due.stands = Some((to, stands));
+        }
+    }
+
     /// Readers learn how many events there are.
     pub(in crate::actors::rm) fn tell_events(&self) {
         if let Some(log) = &self.log {

@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use super::Replay;
 use crate::{
-    domain::{effect::Effect, event::Event},
-    messages::event::{Publish, Publisher},
+    actors::rm::restore::used,
+    domain::{effect::Effect, event::Event, types::Nanos},
+    messages::event::{Publish, Publisher, Stands},
 };
 
 /// Batches that may wait for the event system before more records are applied.
@@ -33,7 +34,7 @@ impl Listener {
 impl Replay {
     /// Events that come from now on are told.
     pub fn told_to(self, listener: Option<Listener>) -> Replay {
-        let replay = Replay { listener, ..self };
+        let replay = Replay { untold: listener.is_some() && self.session.is_some(), listener, ..self };
         replay.events.iter().for_each(|next| replay.tell_next(*next));
         replay
     }
@@ -47,6 +48,14 @@ impl Replay {
     /// What came before is lost, and what follows is counted from 0.
     pub(super) fn begins_anew(&self) {
         self.listener.iter().for_each(|listener| _ = listener.to.publish(Publish::forgotten(&listener.rm)));
+    }
+
+    /// What partitions use by now is told.
+    pub(super) fn stands(&self, at: Nanos) {
+        let Some((listener, next)) = self.listener.as_ref().zip(self.events) else { return };
+        let partitions = self.session.iter().flat_map(|session| session.partitions.values());
+        let used = partitions.flat_map(|(_, replica)| used(&replica.partition)).collect();
+        listener.to.stands(Stands { rm: listener.rm.clone(), next, at, used });
     }
 
     fn tell_next(&self, next: u64) {

@@ -21,7 +21,8 @@ async fn with_partitions(partitions: &[&str]) -> Env {
 }
 
 async fn configure(env: &Env, text: String) -> Result<(), String> {
-    let done = env.topology.configure("rm-1", None, "", text, map(&[("rm.gracePeriod", "77s")]), false).await;
+    let done =
+        env.topology.configure("rm-1", None, "", text, map(&[("rm.gracePeriod", "77s")]), Sender::default()).await;
     done.map(drop).map_err(|refusals| match refusals {
         Refusals::Config(refused) => refused.message,
         Refusals::Other(refusal) => refusal.detail,
@@ -84,7 +85,7 @@ async fn a_request_that_went_by_an_earlier_view_comes_before_the_end_of_its_part
     stream.lose().await;
     let update = actix::spawn({
         let topology = env.topology.clone();
-        async move { topology.configure("rm-1", None, "", text(&["a"], true), map(&[]), false).await.is_ok() }
+        async move { topology.configure("rm-1", None, "", text(&["a"], true), map(&[]), Sender::default()).await.is_ok() }
     });
     env.pass(Duration::from_secs(1)).await;
     assert!(!env.told().contains(&"[rm-1]c#1 stop".to_owned()), "a request for it may be on its way");
@@ -145,6 +146,47 @@ async fn the_servers_own_configuration_follows_its_reload() {
 }
 
 #[actix::test]
+async fn a_reload_waits_for_none_that_hangs() {
+    let env = Env::registered(&[]).await;
+    env.register("rm-2", &[]).await;
+    env.told();
+    // A door looks at it while it takes one without the partition, so that the next has to wait.
+    let seen = env.rm().view.load();
+    let reload = |name: &str| {
+        let (topology, config) = (env.topology.clone(), config::load(&text(&[name], true)).expect("valid"));
+        actix::spawn(async move { topology.reload_default(config).await.1 })
+    };
+    let first = reload("a");
+    let refused = first.await.expect("no panic");
+    let [(rm, refusal)] = &refused[..] else { panic!("{refused:?}") };
+    assert!(
+        &**rm == "rm-1" && refusal.detail.starts_with("resource manager \"rm-1\" has not answered within 10s"),
+        "{refusal:?}"
+    );
+    let partitions = |rm: &str| env.topology.find(rm).expect("there").view.load().partitions.clone();
+    assert_eq!(&*partitions("rm-2")[0].0, "[rm-2]a", "it did not wait for the other");
+    drop(seen);
+    env.pass(Duration::from_secs(1)).await;
+    assert_eq!(&*partitions("rm-1")[0].0, "[rm-1]a", "it takes it when it goes on");
+}
+
+#[actix::test]
+async fn who_has_a_configuration_read_leaves_a_turn_to_others() {
+    let env = Env::registered(&[]).await;
+    let of = |rm: &str, name: &str| Registration {
+        rm: rm.into(),
+        config: text(&["a"], true),
+        sender: Sender { name: name.to_owned(), tenant: false },
+        ..Default::default()
+    };
+    let _held = env.topology.loads.take("token op".to_owned()).await.expect("a turn");
+    let refused = env.try_register(of("rm-2", "token op")).await.expect_err("no turn is left for it");
+    let Refusals::Other(refusal) = refused else { panic!("{refused:?}") };
+    assert!(refusal.detail.contains("too many requests of token op have configurations read: 1 at"), "{refusal:?}");
+    env.try_register(of("rm-1", "token shim")).await.expect("another has one");
+}
+
+#[actix::test]
 async fn the_first_owner_of_a_name_is_shown_by_it() {
     // SEEDS S21
     let env = Env::registered(&[]).await;
@@ -194,7 +236,10 @@ async fn reservations_are_as_the_manager_says_else_as_the_server_was_started() {
     // R5.37, CFG-116
     let told = |env: &Env| env.told().into_iter().filter(|text| text.contains("Reservations")).collect::<Vec<_>>();
     let update = async |env: &Env, extra: &[(&str, &str)]| {
-        env.topology.configure("rm-1", None, "", text(&["a"], true), map(extra), false).await.expect("accepted");
+        env.topology
+            .configure("rm-1", None, "", text(&["a"], true), map(extra), Sender::default())
+            .await
+            .expect("accepted");
         told(env)
     };
     let env = with_partitions(&["a"]).await;
@@ -204,7 +249,10 @@ async fn reservations_are_as_the_manager_says_else_as_the_server_was_started() {
     env.topology.without_reservations();
     env.register("rm-1", &[]).await;
     assert_eq!(told(&env), ["[rm-1]default#2 Reservations(false)"]);
-    let done = env.topology.configure("rm-1", None, "", text(&["default", "b"], true), map(&[("x", "y")]), false).await;
+    let done = env
+        .topology
+        .configure("rm-1", None, "", text(&["default", "b"], true), map(&[("x", "y")]), Sender::default())
+        .await;
     done.expect("accepted");
     assert_eq!(told(&env), ["[rm-1]b#2 Reservations(false)"], "a partition that comes later");
 }
@@ -214,7 +262,8 @@ async fn a_configuration_is_for_the_session_that_it_names() {
     let env = with_partitions(&["a"]).await;
     let registration = Registration { rm: "rm-1".into(), config: text(&["a"], true), ..Default::default() };
     env.try_register(registration).await.expect("registered again");
-    let configure = |epoch| env.topology.configure("rm-1", epoch, "", text(&["a", "b"], true), map(&[]), false);
+    let configure =
+        |epoch| env.topology.configure("rm-1", epoch, "", text(&["a", "b"], true), map(&[]), Sender::default());
     match configure(Some(1)).await {
         Err(Refusals::Other(refusal)) => assert_eq!(refusal.kind, RefusalKind::Epoch, "{}", refusal.detail),
         other => panic!("{other:?}"),

@@ -142,7 +142,7 @@ const ONE: &str = "partitions: [{name: default, queues: [{name: root}]}]";
 const TWO: &str = "partitions: [{name: default, queues: [{name: root}]}, {name: gpu, queues: [{name: root}]}]";
 
 async fn configured(env: &Env, text: &str) {
-    env.topology.configure("rm-1", None, "", text.into(), map(&[]), false).await.unwrap();
+    env.topology.configure("rm-1", None, "", text.into(), map(&[]), Sender::default()).await.unwrap();
 }
 
 #[actix::test]

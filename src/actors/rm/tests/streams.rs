@@ -225,7 +225,7 @@ async fn partitions_learn_how_long_the_shim_may_take() {
     let env = Env::registered(&[("rm.resendAfter", "3s")]).await;
     env.told();
     let update = async |extra: &[(&str, &str)]| {
-        env.topology.configure("rm-1", None, "", String::new(), map(extra), false).await.expect("accepted");
+        env.topology.configure("rm-1", None, "", String::new(), map(extra), Sender::default()).await.expect("accepted");
         env.settle().await;
         env.told()
     };

@@ -127,6 +127,11 @@ impl<A: Actor> Asked<A> {
         Asked { addr, name: name.into(), silent: Arc::default() }
     }
 
+    /// It is called so from now on.
+    pub fn rename(&mut self, name: impl Into<Arc<str>>) {
+        self.name = name.into();
+    }
+
     /// Why it is not asked at present.
     pub fn silent(&self) -> Option<Unanswered> {
         self.silent.load(Relaxed).then(|| Unanswered::Silent(self.name.clone()))

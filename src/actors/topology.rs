@@ -521,7 +521,7 @@ impl Topology {
                     rm: entry.id.clone(),
                     epoch: entry.epoch,
                     internal: handle.internal.clone(),
-                    addr: Asked::new(format!("partition '{shown}'"), handle.addr.clone()),
+                    addr: Asked::new(names::told(&shown), handle.addr.clone()),
                     shown,
                     followed,
                 });

@@ -56,6 +56,10 @@ const SILENCE: Duration = Duration::from_secs(120);
 /// A peer from which nothing came for so long is asked whether it is there, and then so often.
 const ASKED_AFTER: Duration = Duration::from_secs(10);
 const ASKED_EACH: Duration = Duration::from_secs(5);
+/// Bytes that the system takes before it can send them. It takes megabytes otherwise, and more only when a third of these has gone:
+/// who reads slowly would not be told from who reads nothing.
+#[cfg(target_os = "linux")]
+const AHEAD: u32 = 128 << 10;
 /// How long a connection stays open between requests: longer than the 90 s after which the HTTP libraries of Go and Rust
 /// drop an idle one, so that no request meets the end of its connection.
 const IDLE: Duration = Duration::from_secs(100);
@@ -159,12 +163,12 @@ fn notice_silence(io: &dyn Any, extensions: &mut Extensions) {
     }
 }
 
-/// Ends a connection whose peer does not acknowledge what is sent to it.
+/// Ends a connection whose peer does not acknowledge what is sent to it, and lets those who send notice what it reads.
 fn watch(stream: &tokio::net::TcpStream) {
     let socket = socket2::SockRef::from(stream);
     // Without it the connection still works; only a silent peer is noticed later.
     #[cfg(target_os = "linux")]
-    let _ = socket.set_tcp_user_timeout(Some(SILENCE));
+    let _ = (socket.set_tcp_user_timeout(Some(SILENCE)), socket.set_tcp_notsent_lowat(AHEAD));
     let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(ASKED_AFTER).with_interval(ASKED_EACH));
 }
 
@@ -244,6 +248,8 @@ async fn catch_panic(
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use tokio::{io::AsyncReadExt as _, net::TcpListener};
+
     use super::*;
 
     #[tokio::test]
@@ -258,5 +264,25 @@ mod tests {
         // Nor is one that has gone, while nothing is sent to it, kept for the two hours of the system.
         assert!(socket.keepalive().unwrap() && socket.tcp_keepalive_time().unwrap() == ASKED_AFTER);
         assert_eq!(socket.tcp_keepalive_interval().unwrap(), ASKED_EACH);
+    }
+
+    #[tokio::test]
+    async fn who_reads_slowly_is_seen_to_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (peer, accepted) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+        let (mut peer, stream) = (peer.unwrap(), accepted.unwrap().0);
+        watch(&stream);
+        let takes_more = async || tokio::time::timeout(Duration::from_millis(50), stream.writable()).await.is_ok();
+        while takes_more().await {
+            let _ = stream.try_write(&[0; 64 << 10]);
+        }
+        for _ in 0..3 {
+            let mut read = 0;
+            while !takes_more().await {
+                read += peer.read(&mut [0; 16 << 10]).await.unwrap();
+                assert!(read < 512 << 10, "so much was read, and nobody would notice");
+            }
+            while stream.try_write(&[0; 64 << 10]).is_ok() {}
+        }
     }
 }

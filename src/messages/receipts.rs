@@ -206,6 +206,9 @@ impl Receipts {
         {
             state.items -= items;
             state.taken -= 1;
+            if state.said.back().is_some_and(|(said, _)| *said == number) {
+                state.said.pop_back();
+            }
         }
     }
 
@@ -363,8 +366,13 @@ mod tests {
         }
         assert!(!receipts.is_another(6, (6, 1)) && receipts.is_another(6, (6, 2)));
         assert!(!receipts.is_another(7, (6, 1)));
+        // One that was given back stands for what comes in its place.
+        let again = receipts.take(6 + SAYINGS as u64, 0);
+        receipts.say(6 + SAYINGS as u64, (2, 2));
+        again.give_back();
         drop(receipts.take(6 + SAYINGS as u64, 0));
         receipts.say(6 + SAYINGS as u64, (1, 1));
+        assert!(!receipts.is_another(6 + SAYINGS as u64, (1, 1)) && receipts.is_another(6 + SAYINGS as u64, (2, 2)));
         assert!(!receipts.is_another(5, (6, 1)), "it is forgotten");
         assert_eq!(receipts.state().said.len(), SAYINGS);
     }

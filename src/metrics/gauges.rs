@@ -183,7 +183,8 @@ impl Metrics {
             added(registry, counter)?;
         }
         let mut all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|path, seen| seen.which == self.queues().which(path));
+        // One that had gone when it was scraped is none that comes later.
+        all.retain(|path, seen| seen.which.is_some() && seen.which == self.queues().which(path));
         for queue in &shown.queues {
             let path = queue.path.as_str();
             let new = || Seen { which: self.queues().which(path), ..Seen::default() };

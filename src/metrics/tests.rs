@@ -64,6 +64,7 @@ fn counts_and_times() {
 #[test]
 fn queues() {
     let metrics = Metrics::new().unwrap();
+    metrics.queue_added("root.a-b");
     let mut leaf = queue("root.a-b");
     leaf.applications = [("accepted", 1)].into();
     leaf.resources = [("max", vec![("memory".into(), 5)]), ("pending", vec![("vcore".into(), 7)])].into();
@@ -156,6 +157,10 @@ fn a_partition_waits_for_no_scrape() {
     }
     let shown = text(&metrics, &Gauges { queues: vec![queue("root.a")], ..Gauges::default() });
     assert!(!shown.contains("yunikorn_queue_app{queue=\"root.a\""), "{shown}");
+    // Nor is anything kept of those that go while they are scraped.
+    text(&metrics, &Gauges { queues: vec![queue("root.gone")], ..Gauges::default() });
+    text(&metrics, &Gauges::default());
+    assert!(!metrics.seen.lock().unwrap().contains_key("root.gone"));
 }
 
 // REST 7, quirk J: paths that clean to the same name share one counter.

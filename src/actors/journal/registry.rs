@@ -15,7 +15,10 @@ use tokio::task::spawn_blocking;
 
 use super::{DEFAULT_LIMIT, Faults, JournalActor, JournalSetup, disk};
 use crate::{
-    actors::topology::{is_of, parts},
+    actors::{
+        directory::{Asked, Unanswered},
+        topology::{is_of, parts},
+    },
     domain::journal::Settings,
     messages::{
         journal::{GetStatus, Moved},
@@ -36,7 +39,7 @@ pub struct Journals {
 /// A journal that was started.
 #[derive(Debug)]
 struct Started {
-    addr: Addr<JournalActor>,
+    addr: Asked<JournalActor>,
     faults: Arc<Faults>,
     held: Arc<AtomicBool>,
 }
@@ -67,6 +70,11 @@ impl Journals {
 
     /// The journal of a partition by its internal name; it is started where it was not.
     pub fn of(&self, partition: &str) -> Addr<JournalActor> {
+        Addr::clone(&self.asked(partition))
+    }
+
+    /// The same for readers: its disk may hold it up.
+    pub fn asked(&self, partition: &str) -> Asked<JournalActor> {
         let mut started = self.started();
         if let Some(known) = started.get(partition) {
             return known.addr.clone();
@@ -81,9 +89,15 @@ impl Journals {
             faults: faults.clone(),
             held: held.clone(),
         };
-        let addr = JournalActor::start_on(&self.arbiter, setup);
+        let name = format!("the resource journal of partition '{partition}'");
+        let addr = Asked::new(name, JournalActor::start_on(&self.arbiter, setup));
         started.insert(partition, Started { addr: addr.clone(), faults, held });
         addr
+    }
+
+    /// Those that do not answer at present.
+    pub fn silent(&self) -> Vec<Unanswered> {
+        self.started().values().filter_map(|started| started.addr.silent()).collect()
     }
 
     /// The internal name of a partition that is not there and has a journal: by that name, or by its plain one where no other that is

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{StreamExt as _, stream};
 use ldap3::{LdapConnAsync, LdapConnSettings, LdapError, Scope, SearchEntry, ldap_escape};
 use tokio::time::timeout;
 
@@ -59,7 +59,7 @@ pub fn look_up(secrets: &Path, users: &[Arc<str>]) -> Found {
     let asked = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Err(error) => Err(error.to_string()),
         Ok(runtime) => runtime.block_on(async {
-            let asked = timeout(TOTAL, session(&settings, users, &found)).await;
+            let asked = timeout(TOTAL, session(&settings, users, &found, STEP)).await;
             asked.unwrap_or_else(|_| Err(format!("directory {} did not answer within {TOTAL:?}", settings.url())))
         }),
     };
@@ -84,11 +84,12 @@ pub fn unknown(user: &str, why: &str) -> Arc<str> {
 }
 
 /// One connection: bind, then a search for each user, many at once. An error of the connection ends it for those that are left; what the
-/// directory refuses it refuses of one.
+/// directory refuses it refuses of one. `step`: how long each answer may take.
 async fn session(
     settings: &LdapSettings,
     users: &[Arc<str>],
     found: &RefCell<BTreeMap<Arc<str>, Answer>>,
+    step: Duration,
 ) -> Result<(), String> {
     let url = settings.url();
     let fault = |what: &str, error: LdapError| format!("directory {url}: {what}: {}", told(error));
@@ -100,13 +101,14 @@ async fn session(
     bound
         .and_then(ldap3::LdapResult::success)
         .map_err(|error| fault(&format!("cannot bind as '{}'", settings.bind_user), error))?;
+    let not_searched = || format!("cannot search below '{}'", settings.base_dn);
     let of_user = |user: Arc<str>| {
         let mut ldap = ldap.clone();
-        let (url, fault) = (&url, &fault);
+        let (url, fault, not_searched) = (&url, &fault, &not_searched);
         async move {
             let filter = settings.filter.replace("%s", &ldap_escape(&*user));
-            let search = ldap.with_timeout(STEP).search(&settings.base_dn, Scope::Subtree, &filter, settings.wanted());
-            let fault = |error| fault(&format!("cannot search below '{}'", settings.base_dn), error);
+            let search = ldap.search(&settings.base_dn, Scope::Subtree, &filter, settings.wanted());
+            let fault = |error| fault(&not_searched(), error);
             let answer = match search.await.and_then(ldap3::SearchResult::success) {
                 Err(error @ LdapError::LdapResult { .. }) => Err(unknown(&user, &fault(error))),
                 Err(error) => return Err(fault(error)),
@@ -122,8 +124,14 @@ async fn session(
             Ok(())
         }
     };
-    let searches = stream::iter(users.iter().cloned()).map(of_user).buffer_unordered(AT_ONCE);
-    searches.try_collect::<()>().await?;
+    let mut searches = stream::iter(users.iter().cloned()).map(of_user).buffer_unordered(AT_ONCE);
+    // A directory may answer one after the other: each has its time, from the answer before it.
+    while let Some(done) =
+        timeout(step, searches.next()).await.map_err(|silent| fault(&not_searched(), silent.into()))?
+    {
+        done?;
+    }
+    drop(searches);
     // The answers are there: what becomes of the connection does not matter any more.
     let _ = timeout(STEP, ldap.unbind()).await;
     driven.abort();
@@ -190,8 +198,8 @@ mod tests {
 
     use super::*;
 
-    /// Answers each search after this time that there is nothing, but for the user `refused`.
-    fn slow_directory(connection: TcpStream, pause: Duration) {
+    /// Answers each search after this time that there is nothing, but for the user `refused`; one after the other, or all at once.
+    fn slow_directory(connection: TcpStream, pause: Duration, in_turn: bool) {
         let mut reader = connection.try_clone().unwrap();
         let mut head = [0; 2];
         while reader.read_exact(&mut head).is_ok() {
@@ -214,18 +222,19 @@ mod tests {
             };
             let answer = [0x30, 0x0c, 0x02, 0x01, number, answer.0, 0x07, 0x0a, 0x01, answer.1, 0x04, 0x00, 0x04, 0x00];
             let mut writer = connection.try_clone().unwrap();
-            thread::spawn(move || {
+            let mut respond = move || {
                 thread::sleep(if is_search { pause } else { Duration::ZERO });
                 let _ = writer.write_all(&answer);
-            });
+            };
+            if in_turn { respond() } else { drop(thread::spawn(respond)) }
         }
     }
 
-    #[test]
-    fn many_users_of_a_slow_directory_are_known_in_time_and_one_that_is_refused_is_alone() {
+    /// A directory, and the settings of it.
+    fn directory(pause: Duration, in_turn: bool) -> tempfile::TempDir {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port().to_string();
-        thread::spawn(move || slow_directory(listener.accept().unwrap().0, Duration::from_millis(300)));
+        thread::spawn(move || slow_directory(listener.accept().unwrap().0, pause, in_turn));
         let secrets = tempfile::tempdir().unwrap();
         let settings = [
             ("Host", "127.0.0.1"),
@@ -240,6 +249,27 @@ mod tests {
         for (name, text) in settings {
             std::fs::write(secrets.path().join(name), text).unwrap();
         }
+        secrets
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_answers_one_after_the_other_has_as_long_for_each() {
+        let secrets = directory(Duration::from_millis(30), true);
+        let settings = LdapSettings::read(secrets.path()).unwrap();
+        let users: Vec<Arc<str>> = (0..40).map(|n| format!("user-{n}").into()).collect();
+        let found = RefCell::default();
+        session(&settings, &users, &found, Duration::from_millis(300)).await.unwrap();
+        assert_eq!(found.borrow().len(), users.len());
+        // And no longer.
+        let secrets = directory(Duration::from_millis(900), true);
+        let settings = LdapSettings::read(secrets.path()).unwrap();
+        let why = session(&settings, &users, &found, Duration::from_millis(300)).await.unwrap_err();
+        assert!(why.contains("cannot search below 'dc=x'"), "{why}");
+    }
+
+    #[test]
+    fn many_users_of_a_slow_directory_are_known_in_time_and_one_that_is_refused_is_alone() {
+        let secrets = directory(Duration::from_millis(300), false);
         let users: Vec<Arc<str>> = (0..40).map(|n| format!("user-{n}").into()).chain(["refused".into()]).collect();
         let found = look_up(secrets.path(), &users);
         assert_eq!(found.unavailable, None);

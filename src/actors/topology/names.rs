@@ -38,5 +38,48 @@ pub fn share<'a>(all: impl Iterator<Item = &'a mut PartitionEntry>, came: &BTree
         let plain: Arc<str> = entry.name().into();
         let is_first = given.insert(plain.clone());
         entry.shown = if is_first { plain } else { entry.internal.clone() };
+        entry.addr.rename(told(&entry.shown));
+    }
+}
+
+/// What a partition that is shown so is called in texts.
+pub fn told(shown: &str) -> String {
+    format!("partition '{shown}'")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use actix::prelude::*;
+
+    use crate::{
+        actors::{
+            event::EventActor,
+            topology::{Registration, Topology},
+        },
+        messages::partition::GetSnapshot,
+    };
+
+    #[actix::test]
+    async fn a_partition_that_hangs_is_named_as_it_is_shown_at_all_servers() {
+        let (other, default) = (Arbiter::new(), crate::config::load("").expect("valid"));
+        let topology =
+            Topology::new(vec![other.handle()], Topology::launcher(), EventActor::default().start(), default);
+        for (rm, revision) in [("rm-1", 20), ("rm-2", 10)] {
+            topology.first_came(rm, Some(revision));
+            topology.register(Registration { rm: rm.into(), ..Registration::default() }).await.expect("registered");
+        }
+        let (go_on, until) = mpsc::channel::<()>();
+        other.spawn_fn(move || until.recv().unwrap_or_default());
+        tokio::time::pause();
+        let listing = topology.directory.get();
+        let names: Vec<&str> = listing.partitions.iter().map(|entry| &*entry.shown).collect();
+        assert_eq!(names, ["[rm-1]default", "default"]);
+        for entry in &listing.partitions {
+            let why = entry.addr.send(GetSnapshot).await.err().expect("it hangs").to_string();
+            assert!(why.starts_with(&format!("partition '{}' has not", entry.shown)), "{why}");
+        }
+        drop(go_on);
     }
 }

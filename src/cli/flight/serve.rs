@@ -293,7 +293,7 @@ impl Stage {
                 rm: rm.clone(),
                 epoch,
                 internal,
-                addr: Asked::new(shown.clone(), addr),
+                addr: Asked::new(format!("partition '{shown}'"), addr),
                 shown,
                 followed: false,
             });

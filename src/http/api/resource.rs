@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::{
     actors::{
-        directory::{Directory, PartitionEntry},
+        directory::{Asked, Directory, PartitionEntry},
         journal::{JournalActor, Journals},
         topology::Topology,
     },
@@ -61,7 +61,7 @@ const NAMED: usize = 20;
 /// What a name stands for.
 struct Found {
     internal: Arc<str>,
-    journal: Addr<JournalActor>,
+    journal: Asked<JournalActor>,
     /// `None`: no registered resource manager has it. What operators say then holds from its next session on.
     partition: Option<PartitionEntry>,
 }
@@ -125,7 +125,7 @@ impl ResourceApi {
         let listing = self.directory.get();
         let problem = match find_partition(&listing, name) {
             Ok(entry) => {
-                let journal = self.journals.of(&entry.internal);
+                let journal = self.journals.asked(&entry.internal);
                 return Ok(Found { internal: entry.internal.clone(), journal, partition: Some(entry) });
             }
             Err(problem) => problem,
@@ -143,7 +143,7 @@ impl ResourceApi {
                 Problem { detail, ..problem }
             }
         })?;
-        Ok(Found { journal: self.journals.of(&internal), internal, partition: None })
+        Ok(Found { journal: self.journals.asked(&internal), internal, partition: None })
     }
 
     /// Waits until what an operator said holds for whichever server leads.
@@ -166,15 +166,15 @@ impl ResourceApi {
 async fn journal(api: Data<ResourceApi>, path: Path<String>, request: HttpRequest) -> Result<HttpResponse, Problem> {
     let Found { journal, .. } = api.find(&path)?;
     let query::Wanted { historical, follow } = query::parse(request.query_string())?;
-    let attached = journal.send(Attach { historical, follow }).await.map_err(gone)?;
-    Ok(stream::respond(attached, journal, api.topology.clone()))
+    let attached = journal.send(Attach { historical, follow }).await.map_err(unanswered)?;
+    Ok(stream::respond(attached, Addr::clone(&journal), api.topology.clone()))
 }
 
 async fn cancel(api: Data<ResourceApi>, path: Path<(String, String)>) -> Result<HttpResponse, Problem> {
     let (partition, stream) = path.into_inner();
     let Found { journal, .. } = api.find(&partition)?;
     let cancelled = match stream.parse() {
-        Ok(number) => journal.send(Cancel(number)).await.map_err(gone)?,
+        Ok(number) => journal.send(Cancel(number)).await.map_err(unanswered)?,
         Err(_) => false,
     };
     if !cancelled {
@@ -193,8 +193,8 @@ async fn get_status(api: Data<ResourceApi>, path: Path<String>) -> Result<HttpRe
         None => Ok(None),
     };
     let (snapshot, turn) = long::turn(take, targets).await?;
-    let state = journal.send(GetStatus).await.map_err(gone)?;
-    let passed = journal.send(GetOverdue).await.map_err(gone)?;
+    let state = journal.send(GetStatus).await.map_err(unanswered)?;
+    let passed = journal.send(GetOverdue).await.map_err(unanswered)?;
     // Hosts that are away have no rows.
     let turn = turn.of(state.targets.len()).await;
     let make = move || {
@@ -307,7 +307,8 @@ async fn drain(
     body.tell(&request);
     let deadline = body.deadline.as_deref().map(deadline).transpose()?;
     let request = DrainRequest { targets: body.targets, reason: body.reason.map(Into::into), overwrite, deadline };
-    found.journal.send(Drain(request)).await.map_err(gone)?.map_err(refused)?;
+    // It is not certain whether it holds before it is answered.
+    Addr::send(&found.journal, Drain(request)).await.map_err(gone)?.map_err(refused)?;
     api.counts(&found).await?;
     Ok(empty())
 }
@@ -327,7 +328,7 @@ async fn undrain(
     }
     let lenient = overwrite.is_some();
     let request = UndrainRequest { targets: body.targets, reason: body.reason.map(Into::into), lenient };
-    found.journal.send(Undrain(request)).await.map_err(gone)?.map_err(refused)?;
+    Addr::send(&found.journal, Undrain(request)).await.map_err(gone)?.map_err(refused)?;
     api.counts(&found).await?;
     Ok(empty())
 }
@@ -360,7 +361,7 @@ async fn expiration(
         Problem::field("expiration", format!("expiration is {expiration}, but may be {range}"))
     })?;
     note(&request, time_of(seconds));
-    journal.send(SetExpiration(seconds)).await.map_err(gone)?.map_err(refused)?;
+    Addr::send(&journal, SetExpiration(seconds)).await.map_err(gone)?.map_err(refused)?;
     Ok(empty())
 }
 

@@ -123,16 +123,17 @@ impl RestState {
     /// Drained nodes that were to be empty by now, by partition as shown.
     pub async fn overdue(&self, views: &[View]) -> Vec<(Arc<str>, OverdueDrains)> {
         let Some(journals) = &self.journals else { return Vec::new() };
-        let listing = self.listing();
-        let mut all = Vec::new();
-        for view in views {
-            let Some(entry) = listing.partitions.iter().find(|entry| entry.shown == view.shown) else { continue };
-            let passed = journals.of(&entry.internal).send(GetOverdue).await.unwrap_or_default();
-            if !passed.is_empty() {
-                all.push((view.shown.clone(), OverdueDrains::of(view.partition(), passed)));
-            }
-        }
-        all
+        let asked = views.iter().map(|view| journals.asked(&view.internal).send(GetOverdue));
+        // Those that do not answer are waited for together.
+        let passed = join_all(asked).await.into_iter().map(Result::unwrap_or_default);
+        let all = views.iter().zip(passed).filter(|(_, passed)| !passed.is_empty());
+        all.map(|(view, passed)| (view.shown.clone(), OverdueDrains::of(view.partition(), passed))).collect()
+    }
+
+    /// What this server leads and cannot be asked at present, and why.
+    pub fn silent(&self) -> Vec<String> {
+        let journals = self.journals.iter().flat_map(|journals| journals.silent());
+        self.listing().led().silent().chain(journals).map(|why| why.to_string()).collect()
     }
 
     /// What an operator has to know of the journals' files. Blocks while it looks what was settled.

@@ -72,8 +72,7 @@ pub async fn check(state: &Arc<RestState>) {
         let mut logs = health.topology.faults_of_logs();
         logs.iter_mut().for_each(|logs| logs.extend(followed.iter().cloned()));
         let (journals, audit) = (health.faults_of_journals(), health.audit());
-        let silent = health.listing().led().silent().map(|why| why.to_string()).collect();
-        let kept = Kept { events, journals, logs, audit, unconfirmed, overdue, silent };
+        let kept = Kept { events, journals, logs, audit, unconfirmed, overdue, silent: health.silent() };
         health.health.run(&views, health.metrics.failed_nodes(), &kept, now());
     };
     if let Err(error) = spawn_blocking(run).await {

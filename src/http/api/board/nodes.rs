@@ -59,7 +59,7 @@ struct NodeView<'a> {
 
 /// The journal's view of the targets of a partition.
 pub async fn status(api: &BoardApi, entry: &PartitionEntry) -> Option<Status> {
-    api.journals.of(&entry.internal).send(GetStatus).await.ok()
+    api.journals.asked(&entry.internal).send(GetStatus).await.ok()
 }
 
 /// The nodes by id, then those that are away; or one of them.

@@ -38,7 +38,7 @@ pub struct Overview {
     /// Every resource manager that was registered, also those that stopped.
     resource_managers: Vec<ManagerRow>,
     partitions: Vec<PartitionRow>,
-    /// Of which partitions nothing is known at present, and why. Left out where all answer.
+    /// Of which partitions, or of whose drains, nothing is known at present, and why. Left out where all answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unanswered: Vec<String>,
 }
@@ -142,7 +142,10 @@ pub async fn overview(api: &BoardApi, caller: &Caller) -> Result<Overview, Broke
     let asked = api.topology.known().into_iter().map(async |handle| handle.info().await);
     let listing = api.topology.directory.get();
     // Those that do not answer are waited for together.
-    let answers = listing.partitions.iter().map(async |entry| drop(entry.addr.send(GetSnapshot).await));
+    let answers = listing.partitions.iter().map(async |entry| {
+        let journal = api.journals.asked(&entry.internal);
+        drop(join(entry.addr.send(GetSnapshot), journal.send(GetOverdue)).await);
+    });
     let (managers, _) = join(join_all(asked), join_all(answers)).await;
     let managers: Vec<RmInfo> = managers.into_iter().flatten().collect();
     for entry in &listing.partitions {
@@ -160,7 +163,7 @@ pub async fn overview(api: &BoardApi, caller: &Caller) -> Result<Overview, Broke
         let status = nodes::status(api, entry).await;
         // Of one that another server leads this one does not know how it is.
         let manager = managers.iter().find(|manager| manager.id == entry.rm && !entry.followed).cloned();
-        let passed = api.journals.of(&entry.internal).send(GetOverdue).await.unwrap_or_default();
+        let passed = api.journals.asked(&entry.internal).send(GetOverdue).await.unwrap_or_default();
         let standby = entry.followed.then(|| {
             let found = fresh.iter().find(|fresh| fresh.rm == entry.rm);
             let elsewhere = api.topology.find(&entry.rm).and_then(|handle| handle.is_here().err());
@@ -190,7 +193,7 @@ pub async fn overview(api: &BoardApi, caller: &Caller) -> Result<Overview, Broke
         role: caller.role().name(),
         resource_managers: managers.iter().map(manager_row).collect(),
         partitions,
-        unanswered: listing.silent().map(|why| why.to_string()).collect(),
+        unanswered: listing.silent().chain(api.journals.silent()).map(|why| why.to_string()).collect(),
     })
 }
 
@@ -277,4 +280,52 @@ fn waiting(view: &View, halt: Option<&Halt>) -> WaitingView {
         .collect();
     found.reasons.sort_by_key(|row| std::cmp::Reverse(row.asks));
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, mpsc};
+
+    use actix::{Actor as _, Arbiter};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::{
+        actors::{
+            directory::PATIENCE,
+            event::EventActor,
+            journal::Journals,
+            topology::{Registration, Topology},
+        },
+        domain::journal::Settings,
+        http::ws_v1::{RestState, watch},
+        metrics::Metrics,
+    };
+
+    #[actix::test]
+    async fn a_journal_that_hangs_holds_up_neither_overview_nor_health() {
+        let (other, default) = (Arbiter::new(), crate::config::load("").expect("valid"));
+        let topology =
+            Topology::new(vec![Arbiter::current()], Topology::launcher(), EventActor::default().start(), default);
+        for rm in ["rm-1", "rm-2"] {
+            topology.register(Registration { rm: rm.into(), ..Registration::default() }).await.expect("registered");
+        }
+        let journals = Arc::new(Journals::new(other.handle(), None, Settings::default()));
+        let metrics = Arc::new(Metrics::new().expect("metrics"));
+        let state = Arc::new(RestState::new(topology.clone(), metrics).with_journals(journals.clone()));
+        let api = BoardApi::new(topology, journals);
+        let (go_on, until) = mpsc::channel::<()>();
+        other.spawn_fn(move || until.recv().unwrap_or_default());
+        tokio::time::pause();
+        let began = Instant::now();
+        let shown = overview(&api, &Caller::Anyone).await.expect("made");
+        assert_eq!(shown.partitions.len(), 2, "what is known of them is told");
+        let told = "the resource journal of partition '[rm-2]default' has not answered within 10s";
+        assert!(shown.unanswered.iter().any(|why| why.starts_with(told)), "{:?}", shown.unanswered);
+        watch::check(&state).await;
+        let health = serde_json::to_string(&*state.health.last().expect("checked")).expect("plain");
+        assert!(health.contains(told), "{health}");
+        assert_eq!(began.elapsed().as_secs(), PATIENCE.as_secs());
+        drop(go_on);
+    }
 }

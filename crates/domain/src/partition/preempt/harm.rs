@@ -96,6 +96,9 @@ struct Pile {
 /// What is the same within a pile: on the node or not, the leaf, the size.
 type PileKey = (bool, QueueIx, Size);
 
+/// Some of a leaf that share their size, in one place.
+type Alike = (QueueIx, Arc<Resource>, Vec<AllocIx>);
+
 /// A search under way.
 struct Search<'a, 'p> {
     /// In which those are gone that were chosen so far.
@@ -216,8 +219,8 @@ impl Partition {
     fn piles(&self, candidates: impl Iterator<Item = Candidate>) -> Vec<Pile> {
         let mut piles: BTreeMap<PileKey, Pile> = BTreeMap::new();
         // Nearly always the next one is like the last one of its place, and asks of one size share it.
-        let mut open: [Option<(QueueIx, Arc<Resource>, Vec<AllocIx>)>; 2] = [None, None];
-        let mut put = |here: bool, (queue, size, mut allocs): (QueueIx, Arc<Resource>, Vec<AllocIx>)| {
+        let mut open: [Option<Alike>; 2] = [None, None];
+        let mut put = |here: bool, (queue, size, mut allocs): Alike| {
             let pile = || Pile { allocs: Vec::new(), here, size: (*size).clone() };
             piles.entry((here, queue, Size(size.clone()))).or_insert_with(pile).allocs.append(&mut allocs);
         };

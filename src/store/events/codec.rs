@@ -347,7 +347,7 @@ mod tests {
             reference: text("key-1"),
             change: Change::Add,
             detail: Detail::AppAlloc,
-            message: text(""),
+            message: "".into(),
             resource: Some(Arc::new(Resource::of(&[("memory", 10)]))),
             at: Nanos(7),
             partition: text("[rm-1]default"),

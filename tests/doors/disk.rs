@@ -77,7 +77,7 @@ fn events(ids: Range<u64>) -> Vec<Event> {
         reference: format!("key-{id}").into(),
         change: Change::Add,
         detail: Detail::AppAlloc,
-        message: Arc::from(""),
+        message: "".into(),
         resource: None,
         at: Nanos(id as i64),
         partition: Arc::default(),

@@ -35,7 +35,7 @@ fn event(number: u64) -> Event {
         reference: format!("3f0c5f3e-1c3b-4d59-9d4c-{number:012}").into(),
         change: Change::Add,
         detail: Detail::AppAlloc,
-        message: Arc::default(),
+        message: Default::default(),
         resource: Some(Arc::new(Resource::of(&[("memory", 10_000_000), ("vcore", 1_000)]))),
         at: Nanos(1_795_194_232_864_123_328 + number as i64),
         partition: Arc::default(),

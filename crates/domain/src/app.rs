@@ -226,11 +226,6 @@ impl App {
         self.allocs.len() as u64 - self.asked.iter().map(|asked| asked.count).sum::<u64>()
     }
 
-    /// The key of a group as its indexes share it; `None` where no ask of the group waits.
-    pub fn shared_key(&self, key: &GroupKey) -> Option<Arc<GroupKey>> {
-        self.groups_by_key.get_key_value(key).map(|(shared, _)| shared.clone())
-    }
-
     /// Its submission time, and its place among those that were submitted with the same request or at the same moment.
     pub fn age(&self) -> (Nanos, u64) {
         (self.submission, if self.submission == self.arrived { self.serial } else { 0 })

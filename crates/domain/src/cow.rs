@@ -62,7 +62,7 @@ impl<T: Clone, const N: usize> CowVec<T, N> {
             self.chunks.push(Arc::new(ArrayVec::new()));
         }
         if let Some(last) = self.chunks.last_mut() {
-            Arc::make_mut(last).push(row);
+            own(last).push(row);
         }
         self.len += 1;
         self.len - 1
@@ -95,6 +95,24 @@ impl<T: Clone, const N: usize> IndexMut<usize> for CowVec<T, N> {
     fn index_mut(&mut self, at: usize) -> &mut T {
         #[cfg(debug_assertions)]
         looks::one_more();
-        &mut Arc::make_mut(&mut self.chunks[at / N])[at % N]
+        &mut own(&mut self.chunks[at / N])[at % N]
     }
+}
+
+/// A chunk to write. Nearly always nobody shares it, and an allocation writes rows a hundred times: that look is all that is done in place.
+#[inline]
+fn own<T: Clone, const N: usize>(chunk: &mut Arc<ArrayVec<T, N>>) -> &mut ArrayVec<T, N> {
+    if !chunk.is_unique() {
+        copy(chunk);
+    }
+    match Arc::get_mut(chunk) {
+        Some(chunk) => chunk,
+        None => unreachable!("it is nobody else's"),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn copy<T: Clone, const N: usize>(chunk: &mut Arc<ArrayVec<T, N>>) {
+    *chunk = Arc::new((**chunk).clone());
 }

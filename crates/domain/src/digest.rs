@@ -171,7 +171,7 @@ impl Digest {
         self.head([2, *kind as u8, *change as u8, u8::from(resource.is_some())]);
         self.form.extend_from_slice(&(*detail as i32).to_le_bytes());
         self.time(*at);
-        for text in [object, reference, message, partition] {
+        for text in [&**object, &**reference, &**message, &**partition] {
             self.text(text);
         }
         if let Some(resource) = resource {

@@ -1,8 +1,8 @@
 //! Event records: what happened to which object (section 9 of the queue rules, `si.v1.EventRecord`).
 
-use std::sync::Arc;
+use std::{fmt, ops::Deref, sync::Arc};
 
-use super::coded::{list, variants};
+use super::coded::{Coded, Error, Reader, Writer, list, variants};
 use super::{resources::Resource, types::Nanos};
 
 /// One record. Numbers are those of `si.v1`.
@@ -18,14 +18,56 @@ pub struct Event {
     pub change: Change,
     /// More precisely.
     pub detail: Detail,
-    /// Text, at most 1,024 bytes, empty for none.
-    pub message: Arc<str>,
+    /// Text, at most 1,024 bytes.
+    pub message: Message,
     /// Resource, where one is part of the fact.
     pub resource: Option<Arc<Resource>>,
     /// When it was made.
     pub at: Nanos,
     /// Internal name of the partition in which it happened. Not part of `si.v1`, so shims are not told.
     pub partition: Arc<str>,
+}
+
+/// The text of a record. Most have none, and then there is nothing to count references of, here and where it is dropped.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Message(Option<Arc<str>>);
+
+impl Deref for Message {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+impl From<Arc<str>> for Message {
+    fn from(text: Arc<str>) -> Self {
+        Message((!text.is_empty()).then_some(text))
+    }
+}
+
+impl From<&str> for Message {
+    fn from(text: &str) -> Self {
+        Message((!text.is_empty()).then(|| text.into()))
+    }
+}
+
+impl From<String> for Message {
+    fn from(text: String) -> Self {
+        text.as_str().into()
+    }
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&**self, f)
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
 }
 
 /// `EventRecord.Type`.
@@ -113,11 +155,22 @@ pub enum Detail {
 pub const MESSAGE_BYTES: usize = 1024;
 
 /// Cuts a message to [`MESSAGE_BYTES`], ending in `...` and never inside a character.
-pub fn cut_message(message: &str) -> Arc<str> {
+pub fn cut_message(message: &str) -> Message {
     if message.len() <= MESSAGE_BYTES {
         return message.into();
     }
     format!("{}...", &message[..message.floor_char_boundary(MESSAGE_BYTES - 3)]).into()
+}
+
+/// As any text.
+impl Coded for Message {
+    fn write(&self, to: &mut Writer) {
+        to.text(self);
+    }
+
+    fn read(from: &mut Reader) -> Result<Self, Error> {
+        from.text().map(Message::from)
+    }
 }
 
 list!(Event { kind, object, reference, change, detail, message, resource, at, partition });

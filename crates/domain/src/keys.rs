@@ -28,8 +28,9 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// One in some thousand keys shares its hash with another where there are a million.
-    fn hash(&self, app: AppIx, key: &str) -> u32 {
+    /// What a key is found by: for who looks for it first, and then enters it. One in some thousand keys shares it with another where
+    /// there are a million.
+    pub fn hash(&self, app: AppIx, key: &str) -> u32 {
         let hash = self.secret.hash_one((app, key)) as u32;
         #[cfg(test)]
         let hash = if self.few { hash % 3 } else { hash };
@@ -45,7 +46,11 @@ impl Keys {
 
     /// The row of this key of an application.
     pub fn get(&self, rows: &Allocs, app: AppIx, key: &str) -> Option<AllocIx> {
-        let hash = self.hash(app, key);
+        self.find(self.hash(app, key), rows, app, key)
+    }
+
+    /// The same by its hash.
+    pub fn find(&self, hash: u32, rows: &Allocs, app: AppIx, key: &str) -> Option<AllocIx> {
         let first = self.by_hash.get(hash)?;
         let meant = |at: &AllocIx| rows[*at].app == app && *rows[*at].spec.key == *key;
         if meant(&first) {
@@ -54,9 +59,8 @@ impl Keys {
         self.others_of(hash).find(meant)
     }
 
-    /// A row that [`Keys::get`] does not know came.
-    pub fn insert(&mut self, app: AppIx, key: &str, at: AllocIx) {
-        let hash = self.hash(app, key);
+    /// A row came whose key, with this hash, [`Keys::get`] does not know.
+    pub fn insert(&mut self, hash: u32, at: AllocIx) {
         if let Some(first) = self.by_hash.insert(hash, at) {
             self.others.insert((hash, first));
         }
@@ -107,7 +111,7 @@ mod tests {
                 match model.get(&(app, key.clone())) {
                     None if comes => {
                         let at = rows.add(row(app, &key));
-                        keys.insert(app, &key, at);
+                        keys.insert(keys.hash(app, &key), at);
                         model.insert((app, key), at);
                     }
                     Some(at) if !comes => {

@@ -4,6 +4,8 @@
 //! so that full nodes at the front (as with binpacking) cost nothing to pass. A stretch ("bucket") holds up to 128 nodes,
 //! 32 buckets make a block; maxima are kept for both.
 
+use std::collections::VecDeque;
+
 use triomphe::Arc;
 
 use super::coded::{Coded, Error, Reader, Writer, list};
@@ -34,7 +36,8 @@ struct Entry {
 #[derive(Clone, Debug)]
 pub struct NodeIndex {
     types: [Option<ResourceType>; TRACKED],
-    buckets: Vec<Arc<Vec<Entry>>>,
+    /// Nodes go from one end and come to the other, as the fair sort has it, or come back where they were.
+    buckets: Vec<Arc<VecDeque<Entry>>>,
     first: Vec<NodeKey>,
     most: Vec<Amounts>,
     blocks: Vec<Amounts>,
@@ -90,7 +93,11 @@ impl NodeIndex {
     }
 
     fn amounts(&self, resource: &Resource) -> Amounts {
-        self.types.each_ref().map(|kind| kind.as_ref().map_or(0, |kind| clamp(resource.amount(kind)).max(0)))
+        let mut amounts = [0; TRACKED];
+        for (amount, kind) in amounts.iter_mut().zip(self.types.iter().map_while(Option::as_ref)) {
+            *amount = clamp(resource.amount(kind)).max(0);
+        }
+        amounts
     }
 
     fn bucket_of(&self, key: NodeKey) -> usize {
@@ -102,17 +109,17 @@ impl NodeIndex {
         let entry = Entry { key, node, free: self.amounts(available) };
         self.len += 1;
         if self.buckets.is_empty() {
-            self.buckets.push(Arc::new(vec![entry]));
+            self.buckets.push(Arc::new(VecDeque::from([entry])));
             self.first.push(key);
             self.most.push(entry.free);
             self.blocks.push(entry.free);
             return;
         }
-        let at = self.bucket_of(key);
+        let mut at = self.bucket_of(key);
         if self.buckets[at].len() >= BUCKET {
             self.split(at, key);
+            at = self.bucket_of(key);
         }
-        let at = self.bucket_of(key);
         let bucket = Arc::make_mut(&mut self.buckets[at]);
         let position = bucket.partition_point(|e| e.key < key);
         bucket.insert(position, entry);
@@ -128,7 +135,7 @@ impl NodeIndex {
     fn split(&mut self, at: usize, key: NodeKey) {
         let bucket = Arc::make_mut(&mut self.buckets[at]);
         // Keys that only grow, as fair sorting makes them, would leave half-empty buckets behind.
-        let last = at + 1 == self.first.len() && bucket.last().is_some_and(|e| e.key < key);
+        let last = at + 1 == self.first.len() && bucket.back().is_some_and(|e| e.key < key);
         let tail = bucket.split_off(if last { BUCKET - 8 } else { BUCKET / 2 });
         let most = maximum(bucket.iter().map(|e| e.free));
         self.most[at] = most;
@@ -152,9 +159,9 @@ impl NodeIndex {
         }
         let at = self.bucket_of(key);
         let Ok(position) = self.buckets[at].binary_search_by_key(&key, |e| e.key) else { return };
-        self.len -= 1;
         let bucket = Arc::make_mut(&mut self.buckets[at]);
-        let gone = bucket.remove(position);
+        let Some(gone) = bucket.remove(position) else { return };
+        self.len -= 1;
         if bucket.is_empty() {
             self.buckets.remove(at);
             self.first.remove(at);
@@ -166,7 +173,7 @@ impl NodeIndex {
         let old = self.most[at];
         for nth in (0..TRACKED).filter(|nth| gone.free[*nth] == old[*nth] && old[*nth] > 0) {
             let mut most = 0;
-            for entry in bucket[position..].iter().chain(&bucket[..position]) {
+            for entry in bucket.range(position..).chain(bucket.range(..position)) {
                 most = most.max(entry.free[nth]);
                 // Among equal nodes the next one has as much.
                 if most == old[nth] {
@@ -230,7 +237,7 @@ impl Coded for NodeIndex {
         for bucket in entries.chunks(BUCKET / 2) {
             index.first.push(bucket[0].key);
             index.most.push(maximum(bucket.iter().map(|entry| entry.free)));
-            index.buckets.push(Arc::new(bucket.to_vec()));
+            index.buckets.push(Arc::new(bucket.iter().copied().collect()));
         }
         index.refresh_blocks(0);
         Ok(index)

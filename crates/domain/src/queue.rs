@@ -91,7 +91,7 @@ pub struct Queue {
     /// Priorities that make up `priority`, counted.
     pub priorities: Sorted<i32, u32>,
     /// Children with pending asks, in the order in which they are served (QUE-071).
-    pub child_order: imbl::OrdMap<ChildKey, QueueIx>,
+    pub child_order: Run<ChildKey, QueueIx>,
     /// Its own key there.
     pub order: Option<ChildKey>,
     /// Applications with pending asks, in the order in which they are served (QUE-074, QUE-075).

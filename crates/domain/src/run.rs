@@ -100,6 +100,15 @@ impl<K: Ord + Clone, V: Copy> Run<K, V> {
         }
     }
 
+    /// An entry has another key from now on, one that no other has.
+    pub fn rekey(&mut self, old: &K, new: K) {
+        match &mut self.0 {
+            Kept::One(entry) if entry.0 == *old => entry.0 = new,
+            Kept::Many(chunks) => chunks.rekey(old, new),
+            _ => {}
+        }
+    }
+
     /// There is an entry with this key.
     pub fn contains_key(&self, key: &K) -> bool {
         self.range(key.clone()..=key.clone()).next().is_some()
@@ -208,6 +217,23 @@ impl<K: Ord + Clone, V: Copy> Chunks<K, V> {
         Some(value)
     }
 
+    fn rekey(&mut self, old: &K, new: K) {
+        let at = self.chunk_of(old);
+        if self.chunk_of(&new) != at {
+            if let Some(value) = self.remove(old) {
+                self.insert(new, value);
+            }
+            return;
+        }
+        let chunk = Arc::make_mut(&mut self.chunks[at]);
+        if let Ok(place) = chunk.binary_search_by(|(known, _)| known.cmp(old))
+            && let Some((_, value)) = chunk.remove(place)
+        {
+            let place = chunk.partition_point(|(known, _)| *known < new);
+            chunk.insert(place, (new, value));
+        }
+    }
+
     /// A chunk with few entries and one beside it become one, where that has room for more.
     fn join(&mut self, at: usize) {
         let small = |a: usize, b: usize| match (self.chunks.get(a), self.chunks.get(b)) {
@@ -260,7 +286,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map(steps in prop::collection::vec((0u32..900, 0u8..8), 1..1_500), from in 0u32..900, to in 0u32..900) {
+        fn it_is_a_map(steps in prop::collection::vec((0u32..900, 0u8..9), 1..1_500), from in 0u32..900, to in 0u32..900) {
             let (mut run, mut model, mut next) = (Run::new(), BTreeMap::new(), 1_000);
             let mut clones = Vec::new();
             for (number, (key, what)) in steps.into_iter().enumerate() {
@@ -282,6 +308,13 @@ mod tests {
                         }
                     }
                     6 => prop_assert_eq!(run.remove(&key), model.remove(&key)),
+                    7 => {
+                        let new = (key * 7919) % 1_100;
+                        if key != new && !model.contains_key(&new) {
+                            run.rekey(&key, new);
+                            model.remove(&key).map(|value| model.insert(new, value));
+                        }
+                    }
                     _ => {
                         let any = model.keys().nth(key as usize % model.len().max(1)).copied();
                         prop_assert_eq!(any.and_then(|any| run.remove(&any)), any.and_then(|any| model.remove(&any)));

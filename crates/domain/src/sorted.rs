@@ -1,10 +1,10 @@
 //! `Sorted`: a sorted map that takes little room while it has few entries, as most do that each application has, and none while it
 //! is empty: a `BTreeMap` takes room for eleven entries with its first one, and keeps it.
 
-use std::{borrow::Borrow, collections::BTreeMap, fmt, mem};
+use std::{borrow::Borrow, collections::BTreeMap, fmt, mem, ops::Bound};
 
 /// As many stand in a list at most.
-const FEW: usize = 8;
+const FEW: usize = 32;
 
 /// Tags, attributes: texts by name, as a shim gives them.
 pub type Texts = Sorted<String, String>;
@@ -87,6 +87,21 @@ impl<K: Ord, V> Sorted<K, V> {
         }
     }
 
+    /// The entry of a key, its value to change.
+    pub fn get_entry_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<(&K, &mut V)>
+    where
+        K: Borrow<Q>,
+    {
+        match self {
+            Sorted::Few(list) => {
+                let at = list.binary_search_by(|(known, _)| known.borrow().cmp(key)).ok()?;
+                let (key, value) = &mut list[at];
+                Some((key, value))
+            }
+            Sorted::Many(map) => map.range_mut((Bound::Included(key), Bound::Included(key))).next(),
+        }
+    }
+
     /// The value of this key is that one from now on.
     pub fn insert(&mut self, key: K, value: V) {
         match self {
@@ -104,6 +119,19 @@ impl<K: Ord, V> Sorted<K, V> {
             Sorted::Many(map) => {
                 map.insert(key, value);
             }
+        }
+    }
+
+    /// An entry has another key from now on, one that no other has.
+    pub fn rekey(&mut self, old: &K, new: K) {
+        if let Sorted::Few(list) = self
+            && let Ok(at) = list.binary_search_by(|(known, _)| known.cmp(old))
+            && (at == 0 || list[at - 1].0 < new)
+            && list.get(at + 1).is_none_or(|(next, _)| new < *next)
+        {
+            list[at].0 = new;
+        } else if let Some(value) = self.remove(old) {
+            self.insert(new, value);
         }
     }
 
@@ -226,7 +254,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map(steps in prop::collection::vec((0u8..5, 0u32..24, any::<u32>()), 0..300)) {
+        fn it_is_a_map(steps in prop::collection::vec((0u8..6, 0u32..64, any::<u32>()), 0..300)) {
             let (mut sorted, mut model) = (Sorted::new(), BTreeMap::new());
             for (what, key, value) in steps {
                 match what {
@@ -239,6 +267,13 @@ mod tests {
                         *model.entry(key).or_default() ^= value;
                     }
                     3 => prop_assert_eq!(sorted.remove(&key), model.remove(&key)),
+                    4 => {
+                        let new = value % 64;
+                        if key != new && !model.contains_key(&new) {
+                            sorted.rekey(&key, new);
+                            model.remove(&key).map(|value| model.insert(new, value));
+                        }
+                    }
                     _ => {
                         sorted.values_mut().for_each(|known| *known ^= value);
                         model.values_mut().for_each(|known| *known ^= value);
@@ -249,6 +284,8 @@ mod tests {
                 prop_assert!(sorted.values().eq(model.values()));
                 prop_assert_eq!(sorted.len(), model.len());
                 prop_assert_eq!(sorted.get(&key), model.get(&key));
+                let entry = model.get_mut(&key).map(|value| (&key, value));
+                prop_assert_eq!(sorted.get_entry_mut(&key), entry);
                 prop_assert_eq!(sorted.first_key_value(), model.first_key_value());
                 prop_assert_eq!(sorted.last_key_value(), model.last_key_value());
                 if model.is_empty() {

@@ -24,7 +24,7 @@ pub fn event(number: u64) -> Event {
         reference: Arc::from(""),
         change: Change::Add,
         detail: Detail::AppAlloc,
-        message: Arc::from(""),
+        message: "".into(),
         resource: None,
         at: Nanos(number as i64),
         partition: Arc::default(),

@@ -31,7 +31,7 @@ fn event(user: &str, change: Change, amount: i64, at: Nanos) -> Event {
         reference: "root.a".into(),
         change,
         detail: Detail::UserResource,
-        message: Arc::default(),
+        message: Default::default(),
         resource: Some(Arc::new(Resource::of(&[("memory", amount)]))),
         at,
         partition: PARTITION.into(),

@@ -107,7 +107,7 @@ impl Encoder {
     }
 
     /// Number of a string, 0 for the empty one.
-    fn text(&mut self, text: &Arc<str>) -> u32 {
+    fn text(&mut self, text: &str) -> u32 {
         if text.is_empty() {
             return 0;
         }
@@ -186,7 +186,7 @@ pub fn decode(bytes: &[u8], base: Nanos) -> Result<Vec<Event>, Malformed> {
                 .ok()
                 .and_then(|number| details.get(&number).copied())
                 .ok_or(Malformed("an unknown detail"))?,
-            message,
+            message: message.into(),
             resource: resource.ok_or(Malformed("a resource that is not in the table"))?.clone(),
             at: Nanos(at),
             partition,
@@ -347,7 +347,7 @@ mod tests {
             reference: text("key-1"),
             change: Change::Add,
             detail: Detail::AppAlloc,
-            message: text(""),
+            message: "".into(),
             resource: Some(Arc::new(Resource::of(&[("memory", 10)]))),
             at: Nanos(7),
             partition: text("[rm-1]default"),

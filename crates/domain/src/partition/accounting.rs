@@ -1,4 +1,4 @@
-//! The books of users and groups, kept by `domain::ugm`: this file only brings its handles, amounts and events together.
+//! The books of users and groups, kept by `domain::ugm`: this file only brings its handles and amounts together.
 
 use std::sync::Arc;
 
@@ -45,9 +45,8 @@ impl Partition {
 
     pub(super) fn user_increase(&mut self, app: AppIx, amount: &Arc<Resource>, cx: &mut Cx) {
         if let Some(track) = self.apps[app].track {
-            let (mut events, counted) = (Vec::new(), self.ugm.counts(track));
-            self.ugm.increase(track, amount, &mut events);
-            cx.usage(events);
+            let counted = self.ugm.counts(track);
+            self.ugm.increase(track, amount, cx);
             if !counted {
                 // One more runs: others that have reserved may not begin any more.
                 for app in self.reserved_apps.clone() {
@@ -68,9 +67,7 @@ impl Partition {
         // EVT-050: what a removal by the shim takes goes as one sum at its end.
         if let Some(track) = row.track.filter(|_| !row.removing && !row.releasing_all) {
             let last = self.is_idle(app) && row.gang.placeholders == 0;
-            let mut events = Vec::new();
-            self.ugm.decrease(track, amount, last, &mut events);
-            cx.usage(events);
+            self.ugm.decrease(track, amount, last, cx);
         }
     }
 
@@ -82,9 +79,7 @@ impl Partition {
             && row.gang.placeholders == 0
             && self.ugm.counts(track)
         {
-            let mut events = Vec::new();
-            self.ugm.leave(track, &mut events);
-            cx.usage(events);
+            self.ugm.leave(track, cx);
             // Another of its user may begin.
             self.unblock_limits();
         }
@@ -92,22 +87,18 @@ impl Partition {
 
     pub(super) fn user_resize(&mut self, app: AppIx, delta: &Resource, cx: &mut Cx) {
         if let Some(track) = self.apps[app].track {
-            let mut events = Vec::new();
-            self.ugm.resize(track, delta, &mut events);
-            cx.usage(events);
+            self.ugm.resize(track, delta, cx);
         }
     }
 
     /// The application ended, or the shim removed it: the user's trackers let go of it.
     pub(super) fn user_close(&mut self, app: AppIx, removed: bool, cx: &mut Cx) {
         if let Some(track) = self.apps[app].track.take() {
-            let mut events = Vec::new();
             if removed {
-                self.ugm.remove(track, &mut events);
+                self.ugm.remove(track, cx);
             } else {
-                self.ugm.close(track, &mut events);
+                self.ugm.close(track, cx);
             }
-            cx.usage(events);
         }
     }
 
@@ -115,16 +106,12 @@ impl Partition {
     pub(super) fn load_limits(&mut self, cx: &mut Cx) {
         let conf = self.conf.clone();
         let limits = limits_of(&conf);
-        let mut events = Vec::new();
-        self.ugm.set_limits(limits.iter().map(|(path, entries)| (path, *entries)), &mut events);
-        cx.usage(events);
+        self.ugm.set_limits(limits.iter().map(|(path, entries)| (path, *entries)), cx);
     }
 
     /// The limits go with the partition.
     pub(super) fn tell_limits_gone(&mut self, cx: &mut Cx) {
-        let mut events = Vec::new();
-        self.ugm.tell_gone(&mut events);
-        cx.usage(events);
+        self.ugm.tell_gone(cx);
     }
 }
 

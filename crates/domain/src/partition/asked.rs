@@ -35,7 +35,7 @@ impl Partition {
         if self.questions.only_asked.remove(&app).is_some()
             && let Some(track) = self.apps[app].track
         {
-            self.ugm.leave(track, &mut Vec::new());
+            self.ugm.leave(track, &mut ());
             self.unblock_limits();
         }
         if self.questions.entering.remove(&app).is_some() {
@@ -102,10 +102,10 @@ impl Partition {
         }
         let mut shown = self.ugm.clone();
         for (track, amount) in charged {
-            shown.decrease(track, &amount.into(), false, &mut Vec::new());
+            shown.decrease(track, &amount.into(), false, &mut ());
         }
         for track in self.questions.only_asked.iter().filter_map(|app| self.apps[*app].track) {
-            shown.leave(track, &mut Vec::new());
+            shown.leave(track, &mut ());
         }
         Cow::Owned(shown)
     }

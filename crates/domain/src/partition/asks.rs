@@ -75,7 +75,8 @@ impl Partition {
             self.bad_updates += 1;
             return Err("allocation contains negative resources".into());
         }
-        let mut known = self.by_key(app, key);
+        let hash = self.keys.hash(app, key);
+        let mut known = self.keys.find(hash, &self.allocs, app, key);
         if let Some(lost) = known.filter(|lost| node.is_some() && self.node_is_back(*lost)) {
             // R4.10: it runs, though its node was taken away for a while, and is counted again.
             self.forget(lost);
@@ -89,7 +90,7 @@ impl Partition {
             }
             None => {
                 self.note_creation(app, &item.spec, cx.now);
-                let alloc = self.new_alloc(app, &mut item.spec, cx.now);
+                let alloc = self.new_alloc(app, &mut item.spec, hash, cx.now);
                 match node {
                     None => self.add_ask(alloc, cx),
                     Some(node) => {
@@ -120,7 +121,7 @@ impl Partition {
     }
 
     /// A row for an ask; it is in no book yet.
-    fn new_alloc(&mut self, app: AppIx, spec: &mut Arc<AskSpec>, now: Nanos) -> AllocIx {
+    fn new_alloc(&mut self, app: AppIx, spec: &mut Arc<AskSpec>, hash: u32, now: Nanos) -> AllocIx {
         let created = spec.created.unwrap_or(now);
         let seq = self.serial();
         let (ask_shim, shapes) = (self.ask_shim, &mut self.shapes);
@@ -132,7 +133,7 @@ impl Partition {
             }
             Alloc { shape, seq, created, requested: created, ..Alloc::new(app, spec.clone(), resource) }
         });
-        self.keys.insert(app, &spec.key, ix);
+        self.keys.insert(hash, ix);
         let app_row = &mut self.apps[app];
         app_row.by_seq.insert(seq, ix);
         if spec.placeholder {
@@ -153,8 +154,7 @@ impl Partition {
     fn add_ask(&mut self, alloc: AllocIx, cx: &mut Cx) {
         let app = self.allocs[alloc].app;
         self.enqueue(alloc);
-        let key = self.group_key(alloc);
-        if self.apps[app].waits_for_first_placeholder(&key) {
+        if self.apps[app].gang.to_come && self.apps[app].waits_for_first_placeholder(&self.group_key(alloc)) {
             self.start_gang_wait(app, cx.now);
         }
         match self.apps[app].state {
@@ -373,6 +373,9 @@ impl Partition {
         for (used, Asked { amount: awaiting, .. }) in
             [&row.allocated, &row.gang.allocated].into_iter().zip(row.asked.iter())
         {
+            if used.is_empty() {
+                continue;
+            }
             if !awaiting.is_empty() {
                 row.max_used.raise(&used.minus(awaiting));
             } else if !row.max_used.ge_all(used) {

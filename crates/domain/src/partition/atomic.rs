@@ -5,7 +5,6 @@
 use super::{Books, Cx, Partition, books::Trial, schedule::Outcome};
 use crate::coded::list;
 use crate::{
-    alloc::Phase,
     app::{AskOrder, GroupKey, Hold},
     effect::Effect,
     resources::Resource,
@@ -89,10 +88,7 @@ impl Partition {
         for (alloc, node) in found {
             // Every limit was checked for the sum, every node with what the others take of it.
             let placement = self.past_limits(alloc, Some(node), Books::ALL);
-            self.note_passed(alloc, cx);
-            self.leave_waiting(alloc, Phase::Allocated, node, cx);
-            self.note_allocating(alloc, cx);
-            self.charge_and_tell(&placement, cx);
+            self.allocate(&placement, node, cx);
         }
         Ok(Outcome::Placed)
     }

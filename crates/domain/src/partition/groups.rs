@@ -47,8 +47,10 @@ impl Partition {
         }
         let app = &mut self.apps[app_ix];
         count_up(&mut app.priorities, priority);
-        let key = app.shared_key(&key).unwrap_or_else(|| Arc::new(key));
-        let group = app.groups_by_key.or_default(&key);
+        if !app.groups_by_key.contains_key(&key) {
+            app.groups_by_key.insert(Arc::new(key.clone()), Box::default());
+        }
+        let Some((key, group)) = app.groups_by_key.get_entry_mut(&key) else { return };
         let head = group.asks.get_min().map(|(order, _)| *order);
         group.asks.insert(order, alloc);
         if group.hold.is_some() {
@@ -61,7 +63,7 @@ impl Partition {
         group.unreported += usize::from(unreported);
         let was_blocked = std::mem::take(&mut group.blocked);
         if was_blocked {
-            app.failed_groups.remove(&key);
+            app.failed_groups.remove(key);
         }
         // One more behind others changes no place.
         let leads = head.is_none_or(|head| order < head);
@@ -73,10 +75,11 @@ impl Partition {
             heads.insert(order, key.clone());
         }
         if leads || was_blocked {
-            if let Some(head) = head.filter(|_| !was_blocked) {
-                app.group_order.remove(&head);
+            let first = head.map_or(order, |head| head.min(order));
+            match head.filter(|_| !was_blocked) {
+                Some(head) => app.group_order.rekey(&head, first),
+                None => app.group_order.insert(first, key.clone()),
             }
-            app.group_order.insert(head.map_or(order, |head| head.min(order)), key);
         }
         if unreported {
             self.note_untold(app_ix);
@@ -116,18 +119,23 @@ impl Partition {
         self.not_elsewhere(alloc);
         let app = &mut self.apps[app_ix];
         count_down(&mut app.priorities, priority);
-        if let Some(key) = app.shared_key(&key)
-            && let Some(group) = app.groups_by_key.get_mut(&key)
-        {
+        if let Some((shared, group)) = app.groups_by_key.get_entry_mut(&key) {
             let was_head = group.asks.get_min().is_some_and(|(head, _)| *head == order);
             group.asks.remove(&order);
             group.fresh.written(|fresh| fresh.remove(&order));
             group.unreported -= usize::from(unreported);
             let (next, blocked) = (group.asks.get_min().map(|(head, _)| *head), group.blocked);
             if was_head && !blocked {
-                app.group_order.remove(&order);
+                match next {
+                    Some(next) => app.group_order.rekey(&order, next),
+                    None => _ = app.group_order.remove(&order),
+                }
+            }
+            if was_head && key.may_replace() {
+                let Heads(heads) = &mut app.gang.replacing;
+                heads.remove(&order);
                 if let Some(next) = next {
-                    app.group_order.insert(next, key.clone());
+                    heads.insert(next, shared.clone());
                 }
             }
             if next.is_none() {
@@ -136,14 +144,7 @@ impl Partition {
                 app.failed_groups.remove(&key);
                 app.blocked_groups.remove(&key);
                 if let Some(created) = wants {
-                    self.wanting.remove((app.queue, key.shape), &(created, app_ix, GroupKey::clone(&key)));
-                }
-            }
-            if was_head && key.may_replace() {
-                let Heads(heads) = &mut app.gang.replacing;
-                heads.remove(&order);
-                if let Some(next) = next {
-                    heads.insert(next, key.clone());
+                    self.wanting.remove((app.queue, key.shape), &(created, app_ix, key.clone()));
                 }
             }
         }
@@ -307,8 +308,11 @@ impl Partition {
 
     /// A queue is to be looked at again, and so are those above it.
     pub(super) fn rouse_queue(&mut self, queue: QueueIx) {
-        for ix in self.up(queue) {
-            if self.queues[ix].blocked {
+        let mut next = Some(queue);
+        while let Some(ix) = next {
+            let row = &self.queues[ix];
+            next = row.parent;
+            if row.blocked {
                 self.unblock_queue(ix);
             }
         }

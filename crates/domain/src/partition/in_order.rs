@@ -35,6 +35,9 @@ impl InOrder {
 
     /// The first of all.
     pub fn first(&self, root: QueueIx) -> Option<AllocIx> {
+        if self.is_empty() {
+            return None;
+        }
         let mut queue = root;
         while let Some(child) = self.first_child(queue) {
             queue = child;

@@ -12,6 +12,7 @@ use crate::{
     node_index::sortable,
     queue::ChildKey,
     resources::{Resource, ResourceType, Walk, float},
+    run::Run,
     sorted::Sorted,
     types::{AppIx, ObjectState, QueueIx},
 };
@@ -144,13 +145,7 @@ impl Partition {
                 asks.app_moved(queue, ix, (old.as_ref(), key.as_ref()));
             }
             if !blocked {
-                let order = &mut self.queues[queue].app_order;
-                if let Some(old) = &old {
-                    order.remove(old);
-                }
-                if let Some(key) = key {
-                    order.insert(key, ix);
-                }
+                take_place(&mut self.queues[queue].app_order, old.as_ref(), key, ix);
             }
         }
     }
@@ -227,13 +222,7 @@ impl Partition {
                 asks.queue_moved(parent, ix, (old.as_ref(), key.as_ref()));
             }
             if !blocked {
-                let order = &mut self.queues[parent].child_order;
-                if let Some(old) = old {
-                    order.remove(&old);
-                }
-                if let Some(key) = key {
-                    order.insert(key, ix);
-                }
+                take_place(&mut self.queues[parent].child_order, old.as_ref(), key, ix);
             }
         }
     }
@@ -275,16 +264,29 @@ impl Partition {
     /// What shares of a queue are measured against.
     fn wholes(&self, queue: QueueIx) -> Wholes<'_> {
         let guaranteed = self.queues[queue].guaranteed.as_deref().map(Resource::walk);
-        let max = |ix| self.queues[ix].max.as_deref().map(Resource::walk);
+        let mut maxima = SmallVec::new();
         // A cluster of unknown size limits nothing.
-        let maxima = self.queues[self.root].max.is_some().then(|| self.path(queue).filter_map(max));
-        Wholes { guaranteed, maxima: maxima.into_iter().flatten().collect() }
+        if self.queues[self.root].max.is_some() {
+            let walks = self.path(queue).filter_map(|ix| self.queues[ix].max.as_deref().map(Resource::walk));
+            walks.for_each(|walk| maxima.push(walk));
+        }
+        Wholes { guaranteed, maxima }
     }
 
     /// A place in the ask order (R5.22).
     pub(super) fn ask_order(&self, alloc: crate::types::AllocIx) -> crate::app::AskOrder {
         let row = &self.allocs[alloc];
         crate::app::AskOrder { priority: Reverse(row.spec.priority), created: row.created, seq: row.seq }
+    }
+}
+
+/// Something has another place in an order, its first, or none any more.
+fn take_place<K: Ord + Clone, V: Copy>(order: &mut Run<K, V>, old: Option<&K>, new: Option<K>, what: V) {
+    match (old, new) {
+        (Some(old), Some(new)) => order.rekey(old, new),
+        (Some(old), None) => _ = order.remove(old),
+        (None, Some(new)) => order.insert(new, what),
+        (None, None) => {}
     }
 }
 

@@ -127,7 +127,7 @@ impl Partition {
             priority: i32::MIN,
             exposed_priority: i32::MIN,
             priorities: Sorted::new(),
-            child_order: imbl::OrdMap::new(),
+            child_order: Run::new(),
             order: None,
             app_order: Run::new(),
             blocked: false,

@@ -349,7 +349,7 @@ impl Partition {
             self.apps[row.app].by_seq.insert(row.seq, at);
             // Ascending, as they were written.
             if hidden.binary_search(&at).is_err() {
-                self.keys.insert(row.app, &row.spec.key, at);
+                self.keys.insert(self.keys.hash(row.app, &row.spec.key), at);
             }
         }
         Ok(())

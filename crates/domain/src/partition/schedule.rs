@@ -2,7 +2,7 @@
 //! else in the order of queues, applications, asks and nodes. Each step makes the decision that the rules make; only what
 //! is known to be impossible is not looked at.
 
-use super::{Cx, Partition, Reason};
+use super::{Cx, Partition, Placement, Reason};
 use crate::{
     alloc::{LogEntry, Phase},
     app::{GroupKey, Hold},
@@ -280,7 +280,10 @@ impl Partition {
             return Err(Hold::Nodes);
         }
         match self.find_node(alloc, &resource) {
-            Some(node) => self.take(alloc, node, cx),
+            Some(node) => {
+                let placement = self.check_of_group(alloc, node).map_err(|reason| self.hold_by(reason))?;
+                Ok(self.carry_out(&placement, node, cx))
+            }
             None => {
                 self.fits_nowhere(key.shape);
                 Err(Hold::Nodes)
@@ -345,14 +348,28 @@ impl Partition {
     /// Places an ask on a node, or asks the shim first.
     pub(super) fn take(&mut self, alloc: AllocIx, node: NodeIx, cx: &mut Cx) -> Result<Outcome, Hold> {
         let placement = self.check(alloc, node).map_err(|reason| self.hold_by(reason))?;
-        self.note_passed(alloc, cx);
+        Ok(self.carry_out(&placement, node, cx))
+    }
+
+    /// Allocates at once, or when the shim has agreed.
+    fn carry_out(&mut self, placement: &Placement, node: NodeIx, cx: &mut Cx) -> Outcome {
         if self.ask_shim {
-            return Ok(self.ask_shim_first(&placement, node, cx));
+            self.note_passed(placement.alloc, cx);
+            return self.ask_shim_first(placement, node, cx);
         }
+        self.allocate(placement, node, cx);
+        Outcome::Placed
+    }
+
+    /// An ask becomes an allocation in the step that tried it.
+    pub(super) fn allocate(&mut self, placement: &Placement, node: NodeIx, cx: &mut Cx) {
+        let alloc = placement.alloc;
+        self.tell_passed(alloc, cx);
         self.leave_waiting(alloc, Phase::Allocated, node, cx);
+        // Noted when it waits no more: nobody is to be told of it.
+        self.allocs[alloc].attempted = true;
         self.note_allocating(alloc, cx);
-        self.charge_and_tell(&placement, cx);
-        Ok(Outcome::Placed)
+        self.charge_and_tell(placement, cx);
     }
 
     /// An ask stops waiting and is bound to a node.
@@ -377,9 +394,14 @@ impl Partition {
         self.request_event(alloc, Change::Set, Detail::RequestAlloc, cx);
     }
 
-    /// The ask passed user and queue limits: events where it did not before (EVT-012, EVT-013).
+    /// The ask was tried, and passed user and queue limits.
     pub(super) fn note_passed(&mut self, alloc: AllocIx, cx: &mut Cx) {
         self.note_attempt(alloc);
+        self.tell_passed(alloc, cx);
+    }
+
+    /// Events where it did not pass limits before (EVT-012, EVT-013).
+    fn tell_passed(&mut self, alloc: AllocIx, cx: &mut Cx) {
         let row = &mut self.allocs[alloc];
         if !row.over_user_quota && !row.over_queue_quota {
             return;

@@ -64,9 +64,9 @@ impl Eq for Size {}
 impl Shapes {
     /// The shape of these resources, counted as one more use; with it the shared copy of the resources.
     pub fn intern(&mut self, resource: &Arc<Resource>, of: Option<AllocIx>) -> (ShapeIx, Arc<Resource>) {
-        let shape = Shape { resource: resource.clone(), of, uses: 1, ..Shape::default() };
+        let shape = || Shape { resource: resource.clone(), of, uses: 1, ..Shape::default() };
         if of.is_some() {
-            return (self.rows.add(shape), resource.clone());
+            return (self.rows.add(shape()), resource.clone());
         }
         let key = Size(resource.clone());
         if let Some(ix) = self.by_resource.get(&key) {
@@ -74,7 +74,7 @@ impl Shapes {
             row.uses += 1;
             return (*ix, row.resource.clone());
         }
-        let ix = self.rows.add(shape);
+        let ix = self.rows.add(shape());
         self.by_resource.insert(key, ix);
         (ix, resource.clone())
     }

@@ -252,6 +252,9 @@ impl Ugm {
 
     /// Visits the limits of an application until one does not pass.
     fn all(&self, track: Tracked, mut passes: impl FnMut(&Bound) -> bool) -> bool {
+        if self.limits.paths.is_empty() {
+            return true;
+        }
         let app = &self.apps[track];
         let Some(hold) = app.hold.as_ref().filter(|_| app.counted) else { return self.all_unresolved(track, passes) };
         for side in app.sides() {

@@ -7,17 +7,28 @@ use crate::{
     resources::Resource,
 };
 
-/// A user or group event. The message of these events is empty.
-#[derive(Clone, Debug, PartialEq)]
-pub struct UgmEvent {
+/// Who is told of users and groups.
+pub trait Hear {
+    /// An event, in its turn.
+    fn hear(&mut self, event: UgmEvent);
+}
+
+/// Nobody.
+impl Hear for () {
+    fn hear(&mut self, _event: UgmEvent) {}
+}
+
+/// A user or group event. The message of these events is empty. It holds nothing: each allocation has two of them.
+#[derive(Clone, Copy, Debug)]
+pub struct UgmEvent<'a> {
     /// Set, added or removed.
     pub change: Change,
     /// What of the user or group: its limit, its usage, its link to an application.
     pub detail: Detail,
     /// Name of the user or group.
-    pub object: Arc<str>,
+    pub object: &'a Arc<str>,
     /// Path of the queue; the application for a link.
-    pub reference: Arc<str>,
+    pub reference: &'a Arc<str>,
     /// Amount by which the usage changed, never negative; `None` for limits and links.
-    pub resource: Option<Arc<Resource>>,
+    pub resource: Option<&'a Arc<Resource>>,
 }

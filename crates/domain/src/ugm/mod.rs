@@ -33,7 +33,7 @@ use smallvec::SmallVec;
 pub use self::{
     audit::Live,
     check::{Refusal, Taken},
-    event::UgmEvent,
+    event::{Hear, UgmEvent},
     freed::Freed,
     limits::Limit,
     view::{GroupUsage, QueueUsage, UserUsage},
@@ -159,8 +159,9 @@ impl App {
         self.hold.iter().flat_map(|hold| std::iter::once(&hold.user).chain(&hold.group))
     }
 
-    fn leaf(&self) -> Arc<str> {
-        self.chain.last().cloned().unwrap_or_default()
+    fn leaf(&self) -> &Arc<str> {
+        // A chain begins with root.
+        &self.chain[self.chain.len() - 1]
     }
 }
 
@@ -194,7 +195,7 @@ impl Ugm {
         };
         let mut counted = self.trackers.iter().flat_map(|(_, row)| &row.apps).chain(self.promised.tracked());
         self.levels.iter().all(|(_, row)| is_level(row))
-            && self.apps.iter().all(|(_, app)| app.sides().all(is_side))
+            && self.apps.iter().all(|(_, app)| !app.chain.is_empty() && app.sides().all(is_side))
             && self.tracker_by_name.values().copied().all(tracker)
             && self.level_by_path.iter().all(|((of, _), ix)| tracker(*of) && level(ix).is_some())
             && counted.all(|track| self.is_open(*track))
@@ -226,23 +227,24 @@ impl Ugm {
     }
 
     /// Chooses the group of an application with its first usage (UGM-020–UGM-024).
-    fn choose(&mut self, track: Tracked, out: &mut Vec<UgmEvent>) {
+    fn choose(&mut self, track: Tracked, out: &mut dyn Hear) {
         self.resolve(track);
         let app = &self.apps[track];
         let (id, chain) = (app.id.clone(), app.chain.clone());
-        let Some(object) = self.limits.group_of(&app.groups, &chain) else { return };
+        let Some(group) = self.limits.group_of(&app.groups, &chain) else { return };
         if app.hold.as_ref().is_some_and(|hold| hold.group.is_some()) {
             return;
         }
-        let side = self.link(Who::Group, &object, &chain, track);
+        let side = self.link(Who::Group, &group, &chain, track);
         if let Some(hold) = &mut self.apps[track].hold {
             hold.group = Some(side);
         }
-        out.push(UgmEvent { change: Change::Set, detail: Detail::AppLink, object, reference: id, resource: None });
+        let (change, detail) = (Change::Set, Detail::AppLink);
+        out.hear(UgmEvent { change, detail, object: &group, reference: &id, resource: None });
     }
 
     /// Charges an allocation of an application to its user and group (UGM-040); never refused (UGM-035).
-    pub fn increase(&mut self, track: Tracked, amount: &Arc<Resource>, out: &mut Vec<UgmEvent>) {
+    pub fn increase(&mut self, track: Tracked, amount: &Arc<Resource>, out: &mut dyn Hear) {
         if !self.apps[track].counted {
             self.choose(track, out);
             self.count(track);
@@ -253,7 +255,7 @@ impl Ugm {
 
     /// Takes an allocation back (UGM-041). `last`: nothing of the application remains, so it does not count any more, its
     /// link goes, and with it whatever it was still charged.
-    pub fn decrease(&mut self, track: Tracked, amount: &Arc<Resource>, last: bool, out: &mut Vec<UgmEvent>) {
+    pub fn decrease(&mut self, track: Tracked, amount: &Arc<Resource>, last: bool, out: &mut dyn Hear) {
         if !self.apps[track].counted {
             return;
         }
@@ -267,7 +269,7 @@ impl Ugm {
 
     /// Charges an in-place resize, new size minus old size of an allocation (R4.14): one event for what grew, one for
     /// what shrank.
-    pub fn resize(&mut self, track: Tracked, delta: &Resource, out: &mut Vec<UgmEvent>) {
+    pub fn resize(&mut self, track: Tracked, delta: &Resource, out: &mut dyn Hear) {
         if !self.apps[track].counted {
             return;
         }
@@ -286,14 +288,14 @@ impl Ugm {
 
     /// Nothing of an application is allocated or waits any more: it does not count from now on, and its link goes
     /// (SEEDS S35).
-    pub fn leave(&mut self, track: Tracked, out: &mut Vec<UgmEvent>) {
+    pub fn leave(&mut self, track: Tracked, out: &mut dyn Hear) {
         if self.apps[track].counted {
             self.settle(track, None, false, out);
         }
     }
 
     /// Forgets an application that ended by itself. Whatever it was still charged is taken back.
-    pub fn close(&mut self, track: Tracked, out: &mut Vec<UgmEvent>) {
+    pub fn close(&mut self, track: Tracked, out: &mut dyn Hear) {
         self.promise_nothing(track);
         self.settle(track, None, false, out);
         self.apps.take(track);
@@ -301,7 +303,7 @@ impl Ugm {
 
     /// Forgets an application that the resource manager removed, with one event for the sum of what it still used,
     /// also when that is nothing (EVT-050, EVT-051).
-    pub fn remove(&mut self, track: Tracked, out: &mut Vec<UgmEvent>) {
+    pub fn remove(&mut self, track: Tracked, out: &mut dyn Hear) {
         self.promise_nothing(track);
         self.settle(track, None, true, out);
         self.apps.take(track);
@@ -342,17 +344,12 @@ impl Ugm {
         }
     }
 
-    fn announce(&self, track: Tracked, change: Change, amount: &Arc<Resource>, out: &mut Vec<UgmEvent>) {
+    fn announce(&self, track: Tracked, change: Change, amount: &Arc<Resource>, out: &mut dyn Hear) {
         let app = &self.apps[track];
         for side in app.sides() {
             let tracker = &self.trackers[side.tracker];
-            out.push(UgmEvent {
-                change,
-                detail: usage_detail(tracker.who),
-                object: tracker.name.clone(),
-                reference: app.leaf(),
-                resource: Some(amount.clone()),
-            });
+            let (detail, object, resource) = (usage_detail(tracker.who), &tracker.name, Some(amount));
+            out.hear(UgmEvent { change, detail, object, reference: app.leaf(), resource });
         }
     }
 
@@ -376,10 +373,10 @@ impl Ugm {
 
     /// Takes back all that an application is charged and its link. Announced where it counted and something is taken, or by
     /// `removal` wherever the tracker is known; the link's end always.
-    fn settle(&mut self, track: Tracked, amount: Option<&Arc<Resource>>, removal: bool, out: &mut Vec<UgmEvent>) {
+    fn settle(&mut self, track: Tracked, amount: Option<&Arc<Resource>>, removal: bool, out: &mut dyn Hear) {
         self.free(track);
         let app = &mut self.apps[track];
-        let (id, user, path) = (app.id.clone(), app.user.clone(), app.leaf());
+        let (id, user, path) = (app.id.clone(), app.user.clone(), app.leaf().clone());
         let usage = app.usage.pruned();
         app.usage = Rare::default();
         let counted = std::mem::take(&mut app.counted);
@@ -389,23 +386,20 @@ impl Ugm {
             Some(amount) if **amount == usage => amount.clone(),
             _ => Arc::new(usage),
         };
-        let changed = |who, object| UgmEvent {
-            change: Change::Remove,
-            detail: usage_detail(who),
-            object,
-            reference: path.clone(),
-            resource: Some(amount.clone()),
+        let tell_change = |who, object: &Arc<str>, out: &mut dyn Hear| {
+            let (change, detail) = (Change::Remove, usage_detail(who));
+            out.hear(UgmEvent { change, detail, object, reference: &path, resource: Some(&amount) });
         };
         if told || removal && self.is_known(Who::User, &user) {
-            out.push(changed(Who::User, user));
+            tell_change(Who::User, &user, out);
         }
         let Some(Hold { user, group }) = hold else { return };
         if let Some(side) = &group {
             let group = &self.trackers[side.tracker];
             let (change, detail) = (Change::Remove, Detail::AppLink);
-            out.push(UgmEvent { change, detail, object: group.name.clone(), reference: id, resource: None });
+            out.hear(UgmEvent { change, detail, object: &group.name, reference: &id, resource: None });
             if told || removal && group.known() {
-                out.push(changed(Who::Group, group.name.clone()));
+                tell_change(Who::Group, &group.name, out);
             }
         }
         for side in std::iter::once(user).chain(group) {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    LevelIx, TrackerIx, Ugm, UgmEvent, Who,
+    Hear, LevelIx, TrackerIx, Ugm, UgmEvent, Who,
     limits::{Limits, PathLimits},
 };
 use crate::{
@@ -19,7 +19,7 @@ impl Ugm {
     pub fn set_limits<'a>(
         &mut self,
         limits: impl IntoIterator<Item = (&'a Arc<str>, &'a [LimitConf])>,
-        out: &mut Vec<UgmEvent>,
+        out: &mut dyn Hear,
     ) {
         self.freed.anybody();
         let new = Arc::new(Limits::new(limits));
@@ -33,7 +33,7 @@ impl Ugm {
                 if limits.named(*who, name).is_some() {
                     self.configure(*who, name, &chain);
                 }
-                out.push(event(Change::Set, *who, name.clone(), limits));
+                out.hear(event(Change::Set, *who, name, limits));
             }
         }
         // Only of those who use something: names alone are many.
@@ -43,7 +43,7 @@ impl Ugm {
             for (name, tracker) in &users {
                 if limits.named(Who::User, name).is_none() {
                     self.pin(*tracker, &chain);
-                    out.push(event(Change::Set, Who::User, name.clone(), limits));
+                    out.hear(event(Change::Set, Who::User, name, limits));
                 }
             }
         }
@@ -67,25 +67,25 @@ impl Ugm {
     }
 
     /// The events of limits that go, all of them.
-    pub fn tell_gone(&self, out: &mut Vec<UgmEvent>) {
+    pub fn tell_gone(&self, out: &mut dyn Hear) {
         self.announce_gone(&self.limits, &Limits::new([]), out);
     }
 
-    fn announce_gone(&self, old: &Limits, new: &Limits, out: &mut Vec<UgmEvent>) {
+    fn announce_gone(&self, old: &Limits, new: &Limits, out: &mut dyn Hear) {
         let users = self.listed_users();
         for limits in &old.paths {
             let now = new.get(&limits.path);
             let mut told = BTreeSet::new();
             for (who, name) in &limits.order {
                 if now.is_none_or(|now| !now.has(*who, name)) {
-                    out.push(event(Change::Remove, *who, name.clone(), limits));
+                    out.hear(event(Change::Remove, *who, name, limits));
                     told.insert((*who, name));
                 }
             }
             // For every listed user, also one whose own limit stays and is announced next (EVT-056).
             if limits.every_user.is_some() && now.is_none_or(|now| now.every_user.is_none()) {
                 for (name, _) in users.iter().filter(|(name, _)| !told.contains(&(Who::User, name))) {
-                    out.push(event(Change::Remove, Who::User, name.clone(), limits));
+                    out.hear(event(Change::Remove, Who::User, name, limits));
                 }
             }
         }
@@ -135,10 +135,10 @@ fn chain(path: &Arc<str>) -> Vec<Arc<str>> {
     above.chain([path.clone()]).collect()
 }
 
-fn event(change: Change, who: Who, object: Arc<str>, limits: &PathLimits) -> UgmEvent {
+fn event<'a>(change: Change, who: Who, object: &'a Arc<str>, limits: &'a PathLimits) -> UgmEvent<'a> {
     let detail = match who {
         Who::User => Detail::UserLimit,
         Who::Group => Detail::GroupLimit,
     };
-    UgmEvent { change, detail, object, reference: limits.path.clone(), resource: None }
+    UgmEvent { change, detail, object, reference: &limits.path, resource: None }
 }

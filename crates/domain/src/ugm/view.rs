@@ -50,7 +50,7 @@ impl Ugm {
         self.apps.iter().flat_map(move |(_, app)| {
             app.sides().map(move |side| {
                 let tracker = &self.trackers[side.tracker];
-                (tracker.who, &tracker.name, app.leaf(), &*app.usage)
+                (tracker.who, &tracker.name, app.leaf().clone(), &*app.usage)
             })
         })
     }

@@ -95,6 +95,16 @@ impl Partition {
         Ok(self.past_limits(alloc, Some(node), Books::ALL))
     }
 
+    /// The same for an ask whose group fits its limits, on a node that takes it: what is promised to single asks is all that
+    /// may be in the way.
+    pub(super) fn check_of_group(&self, alloc: AllocIx, node: NodeIx) -> Result<Placement, Reason> {
+        if !self.claims.is_empty() {
+            return self.check(alloc, node);
+        }
+        debug_assert!(self.check(alloc, node).is_ok());
+        Ok(self.past_limits(alloc, Some(node), Books::ALL))
+    }
+
     /// A placement without a look at any limit: recovery (R4.10), a replacement that needs no extra room (R6.11), one of a gang
     /// whose sum was checked.
     pub(super) fn past_limits(&self, alloc: AllocIx, node: Option<NodeIx>, books: Books) -> Placement {
@@ -184,6 +194,9 @@ impl Partition {
 
     /// What the shim is asked about is unknown to it, and so is a real ask whose replacement is under way.
     fn note_placement(&mut self, placement: &Placement) {
+        if !self.ask_shim {
+            return;
+        }
         let row = &self.allocs[placement.alloc];
         let unknown = matches!(row.phase, Phase::AwaitingShim | Phase::Replacing);
         if let Some(node) = placement.node.filter(|_| !unknown) {
@@ -354,9 +367,14 @@ impl Partition {
 
     /// On the whole path of a queue.
     fn count_allocated(&mut self, queue: QueueIx, amount: &Resource, more: bool) {
-        for ix in self.up(queue) {
-            self.queues[ix].allocated.count(amount, more);
-            self.touch_queue(ix);
+        let mut next = Some(queue);
+        while let Some(ix) = next {
+            let row = &mut self.queues[ix];
+            row.allocated.count(amount, more);
+            next = row.parent;
+            if !row.dirty {
+                self.touch_queue(ix);
+            }
             if !more && crate::planted!("queue-refund") {
                 break;
             }

@@ -38,12 +38,17 @@ impl Partition {
         row.pending.trim();
         let queue = row.queue;
         self.touch_app(app);
-        for ix in self.up(queue) {
+        let mut next = Some(queue);
+        while let Some(ix) = next {
             if ix == self.root && !more && crate::planted!("pending-stays") {
                 break;
             }
-            self.queues[ix].pending.count(amount, more);
-            self.touch_queue(ix);
+            let row = &mut self.queues[ix];
+            row.pending.count(amount, more);
+            next = row.parent;
+            if !row.dirty {
+                self.touch_queue(ix);
+            }
         }
     }
 

@@ -8,7 +8,11 @@
 //! what is worse already than the best that it knows. It begins with what simple orders find; where there are too many piles
 //! to try everything, the best that was found within a number of steps counts.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+    sync::Arc,
+};
 
 use super::{
     super::{
@@ -91,6 +95,9 @@ struct Pile {
 
 /// What is the same within a pile: on the node or not, the leaf, the size.
 type PileKey = (bool, QueueIx, Size);
+
+/// Some of a leaf that share their size, in one place.
+type Alike = (QueueIx, Arc<Resource>, Vec<AllocIx>);
 
 /// A search under way.
 struct Search<'a, 'p> {
@@ -181,14 +188,7 @@ impl Trial<'_> {
         candidates: impl Iterator<Item = Candidate>,
         steps: &mut u32,
     ) -> Option<(Harm, Vec<AllocIx>)> {
-        let mut piles: BTreeMap<PileKey, Pile> = BTreeMap::new();
-        for Candidate { alloc, here } in candidates {
-            let row = &self.allocs[alloc];
-            let key = (here, self.apps[row.app].queue, Size(row.resource.clone()));
-            let size = || (*row.resource).clone();
-            piles.entry(key).or_insert_with(|| Pile { allocs: Vec::new(), here, size: size() }).allocs.push(alloc);
-        }
-        let mut piles: Vec<Pile> = piles.into_values().collect();
+        let mut piles = self.piles(candidates);
         for pile in &mut piles {
             pile.allocs.sort_by_key(|alloc| Reverse(self.youth(*alloc)));
         }
@@ -215,6 +215,32 @@ impl Trial<'_> {
 }
 
 impl Partition {
+    /// Piles of these, by their keys.
+    fn piles(&self, candidates: impl Iterator<Item = Candidate>) -> Vec<Pile> {
+        let mut piles: BTreeMap<PileKey, Pile> = BTreeMap::new();
+        // Nearly always the next one is like the last one of its place, and asks of one size share it.
+        let mut open: [Option<Alike>; 2] = [None, None];
+        let mut put = |here: bool, (queue, size, mut allocs): Alike| {
+            let pile = || Pile { allocs: Vec::new(), here, size: (*size).clone() };
+            piles.entry((here, queue, Size(size.clone()))).or_insert_with(pile).allocs.append(&mut allocs);
+        };
+        for Candidate { alloc, here } in candidates {
+            let row = &self.allocs[alloc];
+            let queue = self.apps[row.app].queue;
+            match &mut open[usize::from(here)] {
+                Some((of, size, allocs)) if *of == queue && Arc::ptr_eq(size, &row.resource) => allocs.push(alloc),
+                other => {
+                    let before = other.replace((queue, row.resource.clone(), vec![alloc]));
+                    before.into_iter().for_each(|pile| put(here, pile));
+                }
+            }
+        }
+        let [elsewhere, here] = open;
+        elsewhere.into_iter().for_each(|pile| put(false, pile));
+        here.into_iter().for_each(|pile| put(true, pile));
+        piles.into_values().collect()
+    }
+
     fn protection(&self, alloc: AllocIx, required: bool) -> (bool, bool) {
         let spec = &self.allocs[alloc].spec;
         match required {
@@ -338,30 +364,41 @@ impl Search<'_, '_> {
 
     /// The largest first, the smallest first, the youngest first; then whoever is not needed stays.
     fn begin_with_simple_orders(&mut self) {
-        let all = || self.piles.iter().enumerate().flat_map(|(at, pile)| pile.allocs.iter().map(move |one| (at, *one)));
-        let largest: Vec<(usize, AllocIx)> = all().collect();
-        let mut smallest = largest.clone();
-        smallest.sort_by_key(|(at, _)| Reverse(*at));
-        let mut youngest = largest.clone();
-        youngest.sort_by_key(|(_, alloc)| Reverse(self.trial.youth(*alloc)));
-        for order in [largest, smallest, youngest] {
-            let mut chosen = self.nothing();
-            let begun = chosen.mark;
-            let mut of = Vec::new();
-            for (at, victim) in order {
-                if chosen.node.is_empty() && chosen.queues.is_empty() {
-                    break;
-                }
-                if self.helps(&chosen, at) && self.allows(victim) {
-                    self.take(&mut chosen, victim, at);
-                    of.push(at);
-                }
+        let sizes: Vec<usize> = self.piles.iter().map(|pile| pile.allocs.len()).collect();
+        let all_of = |at: usize| (0..sizes[at]).map(move |n| (at, n));
+        let mut largest = (0..sizes.len()).flat_map(all_of);
+        self.try_order(&mut |_| largest.next());
+        let mut smallest = (0..sizes.len()).rev().flat_map(all_of);
+        self.try_order(&mut |_| smallest.next());
+        // The first of each pile is its youngest.
+        let youth = |search: &Self, at: usize, n: usize| search.trial.youth(search.piles[at].allocs[n]);
+        let mut heads: BinaryHeap<_> = (0..sizes.len()).map(|at| (youth(self, at, 0), at, 0)).collect();
+        self.try_order(&mut |search| {
+            let (_, at, n) = heads.pop()?;
+            if n + 1 < sizes[at] {
+                heads.push((youth(search, at, n + 1), at, n + 1));
             }
-            self.trial.back_to(begun);
-            if chosen.node.is_empty() && chosen.queues.is_empty() {
-                let (needed, sum) = self.spare(&chosen.allocs, &of);
-                self.note(&needed, &sum);
+            Some((at, n))
+        });
+    }
+
+    /// Takes whoever helps in this order of piles and places in them, until nothing is missing.
+    fn try_order(&mut self, next: &mut dyn FnMut(&Self) -> Option<(usize, usize)>) {
+        let mut chosen = self.nothing();
+        let begun = chosen.mark;
+        let mut of = Vec::new();
+        while !(chosen.node.is_empty() && chosen.queues.is_empty()) {
+            let Some((at, n)) = next(self) else { break };
+            let victim = self.piles[at].allocs[n];
+            if self.helps(&chosen, at) && self.allows(victim) {
+                self.take(&mut chosen, victim, at);
+                of.push(at);
             }
+        }
+        self.trial.back_to(begun);
+        if chosen.node.is_empty() && chosen.queues.is_empty() {
+            let (needed, sum) = self.spare(&chosen.allocs, &of);
+            self.note(&needed, &sum);
         }
     }
 

@@ -72,6 +72,9 @@ pub(super) fn gap(need: &Resource, have: &Resource) -> Resource {
 
 /// Takes what a victim frees off a gap; types that are covered go.
 fn close(gap: &mut Resource, freed: &Resource) {
+    if gap.is_empty() {
+        return;
+    }
     let mut left = Resource::new();
     for (kind, amount) in gap.iter() {
         let missing = amount - freed.amount(kind).max(0);

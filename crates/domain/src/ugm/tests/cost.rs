@@ -6,7 +6,7 @@ use super::*;
 
 fn filled(users: usize, groups: usize, depth: usize) -> (Ugm, Vec<Tracked>) {
     let mut ugm = Ugm::default();
-    let mut out = Vec::new();
+    let mut out = Vec::<Told>::new();
     let queues: Vec<String> =
         (0..10).map(|q| (1..depth).fold("root".to_owned(), |path, level| format!("{path}.q{q}l{level}"))).collect();
     let names: Vec<String> = (0..groups).map(|group| format!("g{group}")).collect();
@@ -40,7 +40,7 @@ fn nanoseconds_per_call() {
     let amount = Arc::new(Resource::of(&[("memory", 10), ("vcore", 1)]));
     for users in [10, 1_000, 10_000, 100_000] {
         let (mut ugm, apps) = filled(users, 100, 3);
-        let mut out = Vec::new();
+        let mut out = Vec::<Told>::new();
         let at = |round: usize| apps[round.wrapping_mul(7919) % apps.len()];
         time("fits", users, ROUNDS, |round| {
             black_box(ugm.fits(at(round), &amount));

@@ -9,7 +9,7 @@ mod views;
 
 use std::sync::Arc;
 
-use super::{Live, Tracked, Ugm, UgmEvent};
+use super::{Hear, Live, Tracked, Ugm, UgmEvent};
 use crate::{conf::LimitConf, event::Change, event::Detail, resources::Resource};
 
 /// A manager with what is live, as a partition would keep it.
@@ -17,7 +17,24 @@ use crate::{conf::LimitConf, event::Change, event::Detail, resources::Resource};
 struct Bench {
     ugm: Ugm,
     live: Vec<Known>,
-    events: Vec<UgmEvent>,
+    events: Vec<Told>,
+}
+
+/// An event as it was heard.
+#[derive(Clone)]
+struct Told {
+    change: Change,
+    detail: Detail,
+    object: Arc<str>,
+    reference: Arc<str>,
+    resource: Option<Arc<Resource>>,
+}
+
+impl Hear for Vec<Told> {
+    fn hear(&mut self, UgmEvent { change, detail, object, reference, resource }: UgmEvent) {
+        let (object, reference, resource) = (object.clone(), reference.clone(), resource.cloned());
+        self.push(Told { change, detail, object, reference, resource });
+    }
 }
 
 #[derive(Clone)]
@@ -163,7 +180,7 @@ fn find<'a>(from: &'a super::QueueUsage, path: &str) -> Option<&'a super::QueueU
     if *from.path == *path { Some(from) } else { from.children.iter().find_map(|child| find(child, path)) }
 }
 
-fn line(event: &UgmEvent) -> String {
+fn line(event: &Told) -> String {
     let change = match event.change {
         Change::Set => "set",
         Change::Add => "add",

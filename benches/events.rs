@@ -79,7 +79,7 @@ fn slice(cast: &Cast, first: u64) -> Vec<Event> {
                     reference: reference.clone(),
                     change,
                     detail,
-                    message: none.clone(),
+                    message: Default::default(),
                     resource: resource.clone(),
                     at: Nanos(1_795_194_232_864_123_328 + n as i64 * 5_000),
                     partition: Arc::default(),

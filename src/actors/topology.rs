@@ -5,7 +5,7 @@
 
 mod defaults;
 mod kept;
-mod names;
+pub mod names;
 mod numbering;
 pub mod process;
 mod registration;

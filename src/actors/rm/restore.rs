@@ -120,7 +120,7 @@ impl RmActor {
             State::Nothing => {}
             State::Ended(why) => {
                 self.log = Some(log);
-                self.stands(Vec::new());
+                self.stands(&[]);
                 self.enter(RmState::Stopped, why);
                 self.topology.stopped(&self.id);
             }
@@ -152,9 +152,9 @@ impl RmActor {
     }
 
     /// The log is led from here on, and its partitions use this.
-    fn stands(&self, used: Vec<(UsageKey, Resource)>) {
-        if let Some(log) = &self.log {
-            let stands = Stands { rm: self.id.clone(), next: log.events, at: log.at(), used };
+    fn stands(&self, used: &[(UsageKey, Resource)]) {
+        if let Some(log) = self.log.as_ref().filter(|_| self.topology.keeps_logs()) {
+            let stands = Stands { rm: self.id.clone(), next: log.events, at: log.at(), used: used.to_vec() };
             self.topology.numbering().stands(stands);
         }
     }
@@ -169,7 +169,7 @@ impl RmActor {
         log.count_lost();
         self.lost = Some(why.clone());
         self.log = Some(log);
-        self.stands(Vec::new());
+        self.stands(&[]);
         self.record_standing(0);
         self.enter(RmState::Stopped, why);
         self.topology.stopped(&self.id);
@@ -236,7 +236,7 @@ impl RmActor {
         self.topology.goes_on(&self.id);
         self.topology.subscribe_events(&self.id, self.epoch, ctx.address().recipient());
         let used: Vec<_> = partitions.values().flat_map(|(_, replica)| used(&replica.partition)).collect();
-        self.stands(used.clone());
+        self.stands(&used);
         self.topology.used(used);
         let unasked = unasked(&partitions, &questions);
         let mut replicas: BTreeMap<Arc<str>, (u32, Replica)> = BTreeMap::new();

@@ -36,6 +36,11 @@ impl Topology {
         self.apart.get().map_or(&self.events, |apart| &apart.events)
     }
 
+    /// Events of logs are kept apart from what happens at this server: others write them too.
+    pub fn keeps_logs(&self) -> bool {
+        self.apart.get().is_some()
+    }
+
     /// Takes the events of a log that another server writes, and how far a log is.
     pub fn numbering(&self) -> Publisher {
         self.apart.get().map_or(&self.intake, |apart| &apart.intake).publisher()

@@ -31,7 +31,7 @@ use crate::{
         journal::Journals,
         partition::{Links, PartitionActor},
         rm::{RmSettings, replay::Replayed},
-        topology::Topology,
+        topology::{Topology, names},
     },
     cli::{
         interrupted, out,
@@ -293,7 +293,7 @@ impl Stage {
                 rm: rm.clone(),
                 epoch,
                 internal,
-                addr: Asked::new(format!("partition '{shown}'"), addr),
+                addr: Asked::new(names::told(&shown), addr),
                 shown,
                 followed: false,
             });

@@ -65,8 +65,7 @@ pub fn data(topology: &Arc<Topology>, journals: Arc<Journals>) -> impl Fn(&mut S
     let resources =
         Data::new(ResourceApi { directory: topology.directory.clone(), topology: Some(topology.clone()), journals });
     let releases = Data::new(ReleasesApi { directory: topology.directory.clone() });
-    let events = topology.events_of_logs().clone();
-    let of_logs = events != topology.events;
+    let (events, of_logs) = (topology.events_of_logs().clone(), topology.keeps_logs());
     let usage = Data::new(UsageApi { directory: topology.directory.clone(), events, of_logs });
     let waiting = Data::new(wait::Waiting::default());
     let directory = Data::from(topology.directory.clone());

@@ -169,4 +169,16 @@ mod tests {
             assert!(*copies.of(text, |text| text.into()) == **text);
         }
     }
+
+    #[test]
+    fn what_comes_after_another_one_is_told_as_it_is() {
+        let (mut copies, mut text) = (Copies::<str, 1>::default(), Arc::<str>::from("app-1"));
+        for _ in 0..=OFTEN {
+            copies.of(&text, |text| text.into());
+        }
+        assert!(Arc::get_mut(&mut text).is_none(), "it stays what it is, and where it is");
+        let other = text.to_ascii_uppercase();
+        drop(text);
+        assert_eq!(&*copies.of(&other.into(), |text| text.into()), "APP-1");
+    }
 }

@@ -16,7 +16,7 @@ use crate::{
 /// Events of different partitions may come out of the order of time by less than this.
 const ORDERED: Nanos = Nanos::from_secs(10);
 /// Another server led, and this one has not heard what happened then.
-const ELSEWHERE: &str = "led-elsewhere";
+const LED_ELSEWHERE: &str = "led-elsewhere";
 
 /// What shares are told for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,7 +178,7 @@ impl History {
     pub fn new(question: Question) -> History {
         let prefix = || Arc::from(prefix_of(&question.partition));
         let log = question.of_logs.then(|| OfLog { prefix: prefix(), next: None, heard: Nanos(i64::MIN) });
-        let lost = question.since.filter(|_| log.is_some()).map(|since| (since, ELSEWHERE, Arc::default()));
+        let lost = question.since.filter(|_| log.is_some()).map(|since| (since, LED_ELSEWHERE, Arc::default()));
         History {
             question,
             begin: None,
@@ -370,7 +370,7 @@ impl History {
             }
         }
         match leads {
-            Some(true) if self.question.since.is_some() => self.gap(self.away, point.to, ELSEWHERE, Arc::default()),
+            Some(true) if self.question.since.is_some() => self.gap(self.away, point.to, LED_ELSEWHERE, Arc::default()),
             Some(false) => self.away = point.to,
             Some(true) | None => {}
         }
@@ -402,7 +402,7 @@ impl History {
         match (point.reason, told, next) {
             // What the log had meanwhile is read later; that it is not there yet says nothing.
             (PointReason::Stopped | PointReason::Killed, _, Some(_)) => {
-                self.lost.get_or_insert((point.from.max(heard).max(self.at), ELSEWHERE, Arc::default()));
+                self.lost.get_or_insert((point.from.max(heard).max(self.at), LED_ELSEWHERE, Arc::default()));
             }
             (PointReason::Stopped | PointReason::Killed, ..) | (_, None, _) => {}
             (_, Some(told), None) if !point.relative => {
@@ -439,7 +439,7 @@ impl History {
         // Nothing is missing; events behind it may come once more, at a time that is accounted for.
         let is_late = point.to.minus(heard) < ORDERED;
         let reached = next.map_or(stands == 0, |next| next == stands || next > stands && is_late);
-        let lost = self.lost.take().or(next.map(|_| (heard.max(self.at), ELSEWHERE, Arc::default())));
+        let lost = self.lost.take().or(next.map(|_| (heard.max(self.at), LED_ELSEWHERE, Arc::default())));
         let lost = lost.filter(|_| !reached && self.question.since.is_some());
         let ended = lost.map(|(from, reason, detail)| {
             self.gap(from, point.to, reason, detail);

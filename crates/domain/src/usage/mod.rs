@@ -35,8 +35,7 @@ pub struct UsageKey {
 impl UsageKey {
     /// A key of nothing that is used: where it is in a point, this server leads the resource manager from there on, or another.
     pub fn lead(rm: &str, here: bool) -> UsageKey {
-        let name = if here { HERE } else { ELSEWHERE };
-        UsageKey { partition: format!("[{rm}]").into(), who: Who::User, name: name.into(), queue: Arc::default() }
+        UsageKey::mark(format!("[{rm}]").into(), if here { HERE } else { ELSEWHERE })
     }
 
     /// It is one of [`UsageKey::lead`].

@@ -144,11 +144,11 @@ pub async fn overview(api: &BoardApi, caller: &Caller) -> Result<Overview, Broke
     // Those that do not answer are waited for together.
     let answers = listing.partitions.iter().map(async |entry| {
         let journal = api.journals.asked(&entry.internal);
-        drop(join(entry.addr.send(GetSnapshot), journal.send(GetOverdue)).await);
+        join(entry.addr.send(GetSnapshot), journal.send(GetOverdue)).await.1.unwrap_or_default()
     });
-    let (managers, _) = join(join_all(asked), join_all(answers)).await;
+    let (managers, overdue) = join(join_all(asked), join_all(answers)).await;
     let managers: Vec<RmInfo> = managers.into_iter().flatten().collect();
-    for entry in &listing.partitions {
+    for (entry, passed) in listing.partitions.iter().zip(overdue) {
         // One that just stopped is left out.
         let take = async || {
             let snapshot = entry.addr.send(GetSnapshot).await?;
@@ -163,7 +163,6 @@ pub async fn overview(api: &BoardApi, caller: &Caller) -> Result<Overview, Broke
         let status = nodes::status(api, entry).await;
         // Of one that another server leads this one does not know how it is.
         let manager = managers.iter().find(|manager| manager.id == entry.rm && !entry.followed).cloned();
-        let passed = api.journals.asked(&entry.internal).send(GetOverdue).await.unwrap_or_default();
         let standby = entry.followed.then(|| {
             let found = fresh.iter().find(|fresh| fresh.rm == entry.rm);
             let elsewhere = api.topology.find(&entry.rm).and_then(|handle| handle.is_here().err());

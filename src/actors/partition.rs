@@ -65,8 +65,8 @@ const SLICE: usize = 1024;
 const PIECE: Duration = Duration::from_millis(1);
 /// Submissions and their groups that enter together.
 const PART: usize = 64;
-/// Asks that enter together.
-const ASKS: usize = 256;
+/// Allocations and releases that enter together.
+const ENTRIES: usize = 256;
 /// Time of one slice at most.
 const SLICE_NANOS: u128 = 300_000;
 
@@ -524,21 +524,20 @@ pub(crate) fn is_of_operators(commands: &[Command]) -> bool {
     !commands.is_empty() && commands.iter().all(is)
 }
 
-/// A request enters in small parts: submissions by what they cost, which is a matter of their groups, asks by their number. What
-/// is placed already is told as it enters, before all rejections, and not divided.
+/// A request enters in small parts: submissions by what they cost, which is a matter of their groups, allocations and then
+/// releases by their number.
 fn in_parts(command: Command) -> Vec<Command> {
     let (new, remove) = match command {
         Command::Applications { new, remove } if new.len() > 1 => (new, remove),
-        Command::Allocations { allocations, releases }
-            if allocations.len() > ASKS && allocations.iter().all(|one| one.node.is_none()) =>
-        {
-            let parts = allocations.len().div_ceil(ASKS);
-            let (mut allocations, mut releases) = (allocations.into_iter(), Some(releases));
-            let part = |nth| Command::Allocations {
-                allocations: allocations.by_ref().take(ASKS).collect(),
-                releases: releases.take_if(|_| nth == parts).unwrap_or_default(),
-            };
-            return (1..=parts).map(part).collect();
+        Command::Allocations { allocations, releases } if allocations.len() + releases.len() > ENTRIES => {
+            let (mut allocations, mut releases) = (allocations.into_iter(), releases.into_iter());
+            let mut parts = Vec::with_capacity((allocations.len() + releases.len()) / ENTRIES + 1);
+            while allocations.len() + releases.len() > 0 {
+                let allocations: Vec<_> = allocations.by_ref().take(ENTRIES).collect();
+                let releases = releases.by_ref().take(ENTRIES - allocations.len()).collect();
+                parts.push(Command::Allocations { allocations, releases });
+            }
+            return parts;
         }
         command => return vec![command],
     };

@@ -264,3 +264,57 @@ async fn others_have_their_turn_while_many_asks_enter_and_all_have_one_time() {
     assert!(asks().all(|row| row.created == first), "all have one time");
     partition.send(StopPartition).await.unwrap();
 }
+
+/// How many turns others have on the same thread until a request is answered to the end.
+async fn turns_beside(partition: &Addr<PartitionActor>, heard: &Heard, command: Command, end: usize) -> usize {
+    let other = start("[rm-2]small", &Heard::default());
+    let turns = Arc::new(Mutex::new(0));
+    let counted = turns.clone();
+    let others = actix::spawn(async move {
+        loop {
+            other.send(GetSnapshot).await.unwrap();
+            *counted.lock().unwrap() += 1;
+        }
+    });
+    heard.told.lock().unwrap().clear();
+    partition.do_send(request(vec![command]));
+    let mut before = 0;
+    while heard.told.lock().unwrap().len() < end {
+        tokio::task::yield_now().await;
+        if heard.told.lock().unwrap().is_empty() {
+            before = *turns.lock().unwrap();
+        }
+    }
+    others.abort();
+    before
+}
+
+#[actix::test]
+async fn others_have_their_turn_while_many_allocations_come_back_and_are_released() {
+    // R1.29, R4.18
+    const NUMBER: usize = 8_000;
+    let heard = Heard::default();
+    let partition = start("[rm-1]large", &heard);
+    partition.do_send(request(vec![
+        node("n1", NodeAction::Create, 1 << 20),
+        Command::Applications { new: vec![app("a")], remove: Vec::new() },
+    ]));
+    partition.send(GetSnapshot).await.unwrap();
+    let key = |n: usize| format!("k{n}");
+    let allocations = (0..NUMBER).map(|n| AllocationItem { node: Some("n1".into()), ..ask("a", &key(n)) }).collect();
+    let all = Command::Allocations { allocations, releases: Vec::new() };
+    let turns = turns_beside(&partition, &heard, all, NUMBER).await;
+    assert!(turns > 10, "{turns} turns while they come back");
+    placed(&partition, NUMBER as u64).await;
+    let gone = |n| ReleaseItem { app: "a".into(), key: key(n).into(), termination: Termination::StoppedByRm };
+    let all = Command::Allocations { allocations: Vec::new(), releases: (0..NUMBER).map(gone).collect() };
+    let turns = turns_beside(&partition, &heard, all, NUMBER).await;
+    assert!(turns > 10, "{turns} turns while they are released");
+    let released = heard.told.lock().unwrap().clone().into_iter().filter_map(|callback| match callback {
+        Callback::Released(release) => Some(release.key.to_string()),
+        _ => None,
+    });
+    assert!(released.eq((0..NUMBER).map(key)), "in their order");
+    placed(&partition, 0).await;
+    partition.send(StopPartition).await.unwrap();
+}

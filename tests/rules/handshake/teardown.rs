@@ -184,11 +184,16 @@ async fn what_comes_meanwhile_is_refused_when_nothing_is_left() {
     assert!(!partition.connected());
 }
 
-#[actix::test]
-async fn others_have_their_turn_while_many_applications_enter() {
-    const APPS: usize = 2_000;
-    let heard = Heard::default();
-    let (partition, other) = (start("[rm-1]large", &heard), start("[rm-2]small", &Heard::default()));
+/// How many turns others have on the same thread until the first answer to these requests; what is told until their end.
+async fn turns_beside(
+    partition: &Addr<PartitionActor>,
+    heard: &Heard,
+    requests: Vec<Vec<Command>>,
+    is_end: impl Fn(&[Callback]) -> bool,
+) -> (usize, Vec<Callback>) {
+    let other = start("[rm-2]small", &Heard::default());
+    partition.send(GetSnapshot).await.unwrap();
+    heard.told.lock().unwrap().clear();
     let turns = Arc::new(Mutex::new(0));
     let counted = turns.clone();
     let others = actix::spawn(async move {
@@ -197,13 +202,9 @@ async fn others_have_their_turn_while_many_applications_enter() {
             *counted.lock().unwrap() += 1;
         }
     });
-    // What comes behind it waits for all of it, and so does what it is told.
-    let id = |n: usize| format!("app-{n:05}");
-    let new = (0..APPS).map(|n| app(&id(n))).collect();
-    partition.do_send(request(vec![Command::Applications { new, remove: vec![id(0).into()] }]));
-    partition.do_send(request(vec![Command::Applications { new: vec![app("late")], remove: vec![id(1).into()] }]));
+    requests.into_iter().for_each(|commands| partition.do_send(request(commands)));
     let (mut before, mut told) = (0, Vec::new());
-    while told.len() <= APPS {
+    while !is_end(&told) {
         tokio::task::yield_now().await;
         told = heard.told.lock().unwrap().clone();
         if told.is_empty() {
@@ -211,7 +212,21 @@ async fn others_have_their_turn_while_many_applications_enter() {
         }
     }
     others.abort();
-    assert!(before > 10, "{before} turns");
+    (before, told)
+}
+
+#[actix::test]
+async fn others_have_their_turn_while_many_applications_enter() {
+    const APPS: usize = 2_000;
+    let heard = Heard::default();
+    let partition = start("[rm-1]large", &heard);
+    // What comes behind it waits for all of it, and so does what it is told.
+    let id = |n: usize| format!("app-{n:05}");
+    let new = (0..APPS).map(|n| app(&id(n))).collect();
+    let first = vec![Command::Applications { new, remove: vec![id(0).into()] }];
+    let second = vec![Command::Applications { new: vec![app("late")], remove: vec![id(1).into()] }];
+    let (turns, told) = turns_beside(&partition, &heard, vec![first, second], |told| told.len() > APPS).await;
+    assert!(turns > 10, "{turns} turns");
     let accepted = told.iter().filter_map(|callback| match callback {
         Callback::AcceptedApplication(id) => Some(id.to_string()),
         _ => None,
@@ -226,16 +241,8 @@ async fn others_have_their_turn_while_many_applications_enter() {
 async fn others_have_their_turn_while_many_asks_enter_and_all_have_one_time() {
     const ASKS: usize = 4_000;
     let heard = Heard::default();
-    let (partition, other) = (start("[rm-1]large", &heard), start("[rm-2]small", &Heard::default()));
+    let partition = start("[rm-1]large", &heard);
     partition.do_send(request(vec![Command::Applications { new: vec![app("a"), app("b")], remove: Vec::new() }]));
-    let turns = Arc::new(Mutex::new(0));
-    let counted = turns.clone();
-    let others = actix::spawn(async move {
-        loop {
-            other.send(GetSnapshot).await.unwrap();
-            *counted.lock().unwrap() += 1;
-        }
-    });
     let wanted = |n: usize| {
         let spec =
             AskSpec { required_node: Some(format!("n{n}").into()), ..AskSpec::clone(&ask("a", &format!("k{n}")).spec) };
@@ -244,17 +251,10 @@ async fn others_have_their_turn_while_many_asks_enter_and_all_have_one_time() {
     };
     let allocations = (0..ASKS).map(wanted).collect();
     let gone = ReleaseItem { app: "a".into(), key: "k0".into(), termination: Termination::StoppedByRm };
-    partition.do_send(request(vec![Command::Allocations { allocations, releases: vec![gone] }]));
-    let (mut before, mut told) = (0, Vec::new());
-    while !told.iter().any(|callback| matches!(callback, Callback::Released(_))) {
-        tokio::task::yield_now().await;
-        told = heard.told.lock().unwrap().clone();
-        if told.len() <= 2 {
-            before = *turns.lock().unwrap();
-        }
-    }
-    others.abort();
-    assert!(before > 10, "{before} turns");
+    let all = vec![Command::Allocations { allocations, releases: vec![gone] }];
+    let is_end = |told: &[Callback]| told.iter().any(|callback| matches!(callback, Callback::Released(_)));
+    let (turns, told) = turns_beside(&partition, &heard, vec![all], is_end).await;
+    assert!(turns > 10, "{turns} turns");
     let rejected = told.iter().filter(|callback| matches!(callback, Callback::RejectedAllocation { .. }));
     assert_eq!(rejected.count(), ASKS / 1_000);
     let snapshot = partition.send(GetSnapshot).await.unwrap();
@@ -263,30 +263,6 @@ async fn others_have_their_turn_while_many_asks_enter_and_all_have_one_time() {
     let first = asks().next().expect("an ask").created;
     assert!(asks().all(|row| row.created == first), "all have one time");
     partition.send(StopPartition).await.unwrap();
-}
-
-/// How many turns others have on the same thread until a request is answered to the end.
-async fn turns_beside(partition: &Addr<PartitionActor>, heard: &Heard, command: Command, end: usize) -> usize {
-    let other = start("[rm-2]small", &Heard::default());
-    let turns = Arc::new(Mutex::new(0));
-    let counted = turns.clone();
-    let others = actix::spawn(async move {
-        loop {
-            other.send(GetSnapshot).await.unwrap();
-            *counted.lock().unwrap() += 1;
-        }
-    });
-    heard.told.lock().unwrap().clear();
-    partition.do_send(request(vec![command]));
-    let mut before = 0;
-    while heard.told.lock().unwrap().len() < end {
-        tokio::task::yield_now().await;
-        if heard.told.lock().unwrap().is_empty() {
-            before = *turns.lock().unwrap();
-        }
-    }
-    others.abort();
-    before
 }
 
 #[actix::test]
@@ -299,18 +275,18 @@ async fn others_have_their_turn_while_many_allocations_come_back_and_are_release
         node("n1", NodeAction::Create, 1 << 20),
         Command::Applications { new: vec![app("a")], remove: Vec::new() },
     ]));
-    partition.send(GetSnapshot).await.unwrap();
     let key = |n: usize| format!("k{n}");
+    let is_end = |told: &[Callback]| told.len() >= NUMBER;
     let allocations = (0..NUMBER).map(|n| AllocationItem { node: Some("n1".into()), ..ask("a", &key(n)) }).collect();
-    let all = Command::Allocations { allocations, releases: Vec::new() };
-    let turns = turns_beside(&partition, &heard, all, NUMBER).await;
+    let all = vec![Command::Allocations { allocations, releases: Vec::new() }];
+    let (turns, _) = turns_beside(&partition, &heard, vec![all], is_end).await;
     assert!(turns > 10, "{turns} turns while they come back");
     placed(&partition, NUMBER as u64).await;
     let gone = |n| ReleaseItem { app: "a".into(), key: key(n).into(), termination: Termination::StoppedByRm };
-    let all = Command::Allocations { allocations: Vec::new(), releases: (0..NUMBER).map(gone).collect() };
-    let turns = turns_beside(&partition, &heard, all, NUMBER).await;
+    let all = vec![Command::Allocations { allocations: Vec::new(), releases: (0..NUMBER).map(gone).collect() }];
+    let (turns, told) = turns_beside(&partition, &heard, vec![all], is_end).await;
     assert!(turns > 10, "{turns} turns while they are released");
-    let released = heard.told.lock().unwrap().clone().into_iter().filter_map(|callback| match callback {
+    let released = told.into_iter().filter_map(|callback| match callback {
         Callback::Released(release) => Some(release.key.to_string()),
         _ => None,
     });

@@ -78,8 +78,8 @@ pub(super) enum Error {
     /// The connection cannot be made, or broke; a follower tries again.
     #[error("{0}")]
     Lost(String),
-    /// Nobody reads what is printed.
-    #[error("cannot write: {0}")]
+    /// What is printed cannot be written.
+    #[error("{0}")]
     Output(#[from] io::Error),
 }
 

@@ -81,7 +81,7 @@ enum Failure {
     /// The connection broke, or the server ends; a follower attaches again.
     #[error("{0}")]
     Lost(String),
-    /// Nobody reads what is printed.
+    /// What is printed cannot be written.
     #[error("{0}")]
     Output(#[from] io::Error),
 }
@@ -105,7 +105,6 @@ pub async fn run_with(args: JournalArgs, color: bool, zone: TimeZone, out: &mut 
     };
     match printed {
         Ok(()) => 0,
-        Err(Failure::Output(_)) => 1,
         Err(failure) => {
             // Where nobody reads the errors, the status still tells.
             let _ = writeln!(err, "callboard: {failure}");

@@ -34,10 +34,11 @@ pub fn stdout() -> Out {
 }
 
 fn open<T>(done: io::Result<T>) -> io::Result<T> {
-    done.inspect_err(|error| {
+    done.map_err(|error| {
         if error.kind() == io::ErrorKind::BrokenPipe {
             process::exit(CLOSED);
         }
+        io::Error::new(error.kind(), format!("the output cannot be written: {error}"))
     })
 }
 

@@ -72,13 +72,18 @@ async fn run_with(args: &PlanArgs, out: &mut dyn Write, err: &mut dyn Write) -> 
             let text = if args.json { answer.json } else { table(&answer.plan) };
             match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
                 Ok(()) => status,
-                Err(_) => UNKNOWN,
+                Err(error) => {
+                    // Where nobody reads it, the status still tells, here and below.
+                    let _ = writeln!(err, "callboard: {error}");
+                    UNKNOWN
+                }
             }
         }
         Err(Failure { status, on_stdout, text }) => {
             let to: &mut dyn Write = if on_stdout { out } else { err };
-            // Where nobody reads it, the status still tells.
-            let _ = to.write_all(text.as_bytes());
+            if let Err(error) = to.write_all(text.as_bytes()).and_then(|()| to.flush()) {
+                let _ = writeln!(err, "callboard: {error}");
+            }
             status
         }
     }

@@ -1,6 +1,7 @@
 //! `callboard queue`: stop, drain and resume queues, and show whom one refused.
 
 use std::{
+    fmt::Display,
     io::{self, Write},
     process::ExitCode,
     time::Duration,
@@ -98,16 +99,20 @@ pub async fn run_with(args: &QueueArgs, out: &mut dyn Write, err: &mut dyn Write
             wait::wait(door, &targets, "empty", end, out, err).await
         }
         What::Show { path } => match show(door, path).await {
-            Ok(text) => u8::from(out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err()),
+            Ok(text) => written(out.write_all(text.as_bytes()).and_then(|()| out.flush()), err),
             Err(error) => fail(err, &error),
         },
     }
 }
 
-fn fail(err: &mut dyn Write, error: &Error) -> u8 {
+fn fail(err: &mut dyn Write, error: &dyn Display) -> u8 {
     // Where nobody reads the errors, the status still tells.
     let _ = writeln!(err, "callboard: {error}");
     1
+}
+
+fn written(done: io::Result<()>, err: &mut dyn Write) -> u8 {
+    done.map_or_else(|error| fail(err, &error), |()| 0)
 }
 
 /// Where one of several is no queue, nothing is changed: it may be meant otherwise.
@@ -141,9 +146,7 @@ async fn give(
     for path in &order.paths {
         match give_one(door, what, path, order).await {
             Ok(Ordered { state, why: Some(why) }) if what == "resume" => {
-                if writeln!(out, "{path} is {state} still: {why}").is_err() {
-                    status = 1;
-                }
+                status |= written(writeln!(out, "{path} is {state} still: {why}"), err);
             }
             Ok(_) => {}
             Err(mut error) => {
@@ -158,8 +161,7 @@ async fn give(
             }
         }
     }
-    // Where nobody reads it, the status still tells.
-    status.max(u8::from(out.flush().is_err()))
+    status | written(out.flush(), err)
 }
 
 /// How a queue is after an order.

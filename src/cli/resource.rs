@@ -160,7 +160,8 @@ pub async fn run_with(args: ResourceArgs, zone: TimeZone, out: &mut dyn Write, e
             return 1;
         }
     };
-    if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        let _ = writeln!(err, "callboard: {error}");
         return 1;
     }
     match (&args.what, end) {

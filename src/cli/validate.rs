@@ -21,8 +21,11 @@ use crate::{
 pub fn run(file: &Path) -> ExitCode {
     match check(file, &mut io::stdin(), &mut out::stdout(), &mut io::stderr().lock()) {
         Ok(true) => ExitCode::SUCCESS,
-        // Where nobody reads the output, the status still tells.
-        Ok(false) | Err(_) => ExitCode::FAILURE,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            out::note(format_args!("callboard: {error}"));
+            ExitCode::FAILURE
+        }
     }
 }
 

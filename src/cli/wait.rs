@@ -154,7 +154,9 @@ pub async fn wait(
     let mut status = 0;
     while let Some((target, answer)) = waiting.next().await {
         let told = match answer {
-            Ok(Answer { met: true, state, .. }) => writeln!(out, "{target} condition met: {condition} ({state})"),
+            Ok(Answer { met: true, state, .. }) => {
+                writeln!(out, "{target} condition met: {condition} ({state})").and_then(|()| out.flush())
+            }
             Ok(Answer { state, why, never, .. }) => {
                 status = 1;
                 let what =
@@ -167,11 +169,12 @@ pub async fn wait(
                 writeln!(err, "callboard: {target}: {error}")
             }
         };
-        if told.is_err() {
+        if let Err(error) = told {
             status = 1;
+            // Where nobody reads the errors, the status still tells.
+            let _ = writeln!(err, "callboard: {error}");
         }
     }
-    let _ = out.flush();
     status
 }
 

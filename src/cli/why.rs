@@ -194,10 +194,11 @@ fn told(app: &Explained, now: Timestamp) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "{} of {} in {}: {}, submitted {} ago, {}",
+        "{} of {}{}: {}, submitted {} ago, {}",
         app.id,
         app.user,
-        app.queue_name,
+        // Who was rejected before there was a queue for it has none.
+        if app.queue_name.is_empty() { String::new() } else { format!(" in {}", app.queue_name) },
         app.state,
         age(&app.submitted, now),
         plural(app.allocations as u64, "allocation")
@@ -424,6 +425,13 @@ task group g: 1 placeholder placed, 3 waiting, 0 replaced, 0 timed out
        max: 1
 ";
         assert_eq!(told(&explained, now), expected);
+    }
+
+    #[test]
+    fn one_that_was_rejected_has_no_queue() {
+        let explained: Explained = serde_json::from_str(&ANSWER.replacen("root.a", "", 1)).unwrap();
+        let told = told(&explained, "2026-11-20T10:03:10Z".parse().unwrap());
+        assert!(told.starts_with("app-7 of alice: Accepted, submitted 3m ago"), "{told}");
     }
 
     #[test]

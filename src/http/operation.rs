@@ -130,6 +130,8 @@ impl Route {
     /// The body may be left out.
     pub fn or_nothing(mut self) -> Route {
         self.document["requestBody"]["required"] = json!(false);
+        self.document["requestBody"]["description"] =
+            json!("Without it a server without tokens needs Content-Type: application/json all the same.");
         self
     }
 

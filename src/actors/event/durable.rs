@@ -267,8 +267,10 @@ impl Durable {
         let writer = self.writer.take()?;
         self.pruned = Instant::now();
         let pieces = self.backlog.all();
-        // That a process began matters once something happens in it.
-        let points = if pieces.is_empty() && writer.points() == 0 { Vec::new() } else { self.backlog.points() };
+        // That a process began also matters where nothing happens in it: what was used before has ended. Only an empty store needs
+        // no word of it.
+        let fresh = pieces.is_empty() && self.reader.extent().is_none();
+        let points = if fresh { Vec::new() } else { self.backlog.points() };
         Some(Job::Write(Box::new(Write {
             writer,
             pieces,

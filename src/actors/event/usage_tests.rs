@@ -202,6 +202,36 @@ async fn what_an_ended_server_had_is_not_used_for_ever() {
 }
 
 #[actix::test]
+async fn a_server_in_which_nothing_happened_still_ends_what_was_used_before_it() {
+    tokio::time::pause();
+    let directory = tempfile::tempdir().unwrap();
+    let (store, killed) = (directory.path().join("events"), directory.path().join("killed"));
+    let actor = start(&store, 0);
+    let begun = now();
+    publish(&actor, vec![add("alice", 5, begun)]);
+    flushed().await;
+    let known = now();
+    actor.send(StopEvents).await.unwrap().unwrap();
+    let stopped = now();
+    // It is killed before it has said that it is alive, or is stopped in good order.
+    let idle = start(&store, 0);
+    copy(&store, &killed);
+    idle.send(StopEvents).await.unwrap().unwrap();
+    for (path, reasons) in [(&store, &["stopped", "stopped"][..]), (&killed, &["crash"])] {
+        let actor = start(path, 0);
+        let again = now();
+        publish(&actor, vec![add("bob", 2, again)]);
+        flushed().await;
+        let until = Nanos(again.0 + 1_000);
+        let (told, gaps) = used(&actor, Some(begun), until).await;
+        assert_eq!(gaps.iter().map(|gap| gap.reason).collect::<Vec<_>>(), reasons, "{gaps:?}");
+        let (first, last) = (&gaps[0], &gaps[gaps.len() - 1]);
+        assert!(known <= first.from && first.from <= stopped && last.to <= again, "{gaps:?}");
+        assert_eq!(told, sums(&[("alice", 5 * i128::from(first.from.0 - begun.0)), ("bob", 2_000)]));
+    }
+}
+
+#[actix::test]
 async fn times_without_events_are_told_and_usage_is_right_after_them() {
     tokio::time::pause();
     let directory = tempfile::tempdir().unwrap();

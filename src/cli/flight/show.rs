@@ -2,7 +2,6 @@
 
 use std::{io::Write as _, process::ExitCode};
 
-use anyhow::Context as _;
 use serde_json::json;
 
 use super::{ShowArgs, player, words};
@@ -35,10 +34,10 @@ pub fn run(args: &ShowArgs) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
         if is_wanted && let Some(text) = text(&record, &replay, args) {
-            out.write_all(text.as_bytes()).context("the output cannot be written")?;
+            out.write_all(text.as_bytes())?;
         }
     }
-    out.flush().context("the output cannot be written")?;
+    out.flush()?;
     if let Some(damage) = &flight.damage {
         out::note(format_args!("callboard: what follows cannot be read: {damage}"));
         return Ok(ExitCode::FAILURE);

@@ -315,7 +315,7 @@ impl Wanted {
 /// The server cannot be asked, or nothing can be written.
 pub async fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
     let show = wanted.show();
-    let failed = |error: std::io::Error| Error { text: format!("cannot write: {error}"), status: None };
+    let failed = |error: std::io::Error| Error { text: error.to_string(), status: None };
     let mut out = out::stdout();
     let list = wanted.ask().await?;
     wanted.check(&list).await?;

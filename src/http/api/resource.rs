@@ -85,13 +85,16 @@ pub fn routes() -> Vec<Route> {
         Access::Viewer
             .get("/api/v1/partition/{partition}/resource/journal")
             .to(journal, "The resource journal (RFC 44): history, sentinel, new events")
-            .query("historical", yes_or_no(), "the events so far")
-            .query("follow", yes_or_no(), "those to come, for ever")
+            .query("historical", yes_or_no(), "the events so far; left out: true")
+            .query("follow", yes_or_no(), "those to come, for ever; left out: true")
             .lines("Responses with events and resources, one in a line")
             .problems(&[400, 404, 503]),
         Access::Operator
             .post("/api/v1/partition/{partition}/resource/journal/{stream}/cancel")
-            .to(cancel, "Ends a reader of the journal")
+            .to(
+                cancel,
+                "Ends a reader of the journal (without tokens: with Content-Type: application/json, but no body)",
+            )
             .json(200, nothing())
             .problems(&[404, 415, 503]),
         Access::Viewer

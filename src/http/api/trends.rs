@@ -94,8 +94,8 @@ async fn trends(
     let times = wanted.times();
     let entry = find_partition(&state.topology.directory.get(), &partition)?;
     let shown = |told: Told| reply::send(&request, Reply::json(&shown(&times, told)));
-    let unknown = |what: &str| {
-        let detail = format!("{what} '{}' not found in partition '{}'", wanted.name, entry.shown);
+    let unknown = |what: &str, name: &str| {
+        let detail = format!("{what} '{name}' not found in partition '{}'", entry.shown);
         Problem::new(StatusCode::NOT_FOUND, detail)
     };
     let subject = match wanted.of {
@@ -106,7 +106,11 @@ async fn trends(
         Of::Node => {
             let snapshot = entry.addr.send(GetSnapshot).await.map_err(unanswered)?;
             let rows = &snapshot.partition;
-            let node = rows.node_by_id.get(&*wanted.name).map(|ix| &rows.nodes[*ix]).ok_or_else(|| unknown("node"))?;
+            let node = rows
+                .node_by_id
+                .get(&*wanted.name)
+                .map(|ix| &rows.nodes[*ix])
+                .ok_or_else(|| unknown("node", &wanted.name))?;
             let used = node.placed().plus(&node.occupied);
             let known = node::Known {
                 partition: &entry.internal,
@@ -134,10 +138,12 @@ async fn trends(
     };
     let told = state.trends.read(&entry.internal, &subject, &times);
     // One that went has samples still.
-    if wanted.of == Of::Queue && told.steps.is_empty() {
+    if told.steps.is_empty()
+        && let Subject::Queue(queue) | Subject::User(_, queue) | Subject::Group(_, queue) = &subject
+    {
         let snapshot = entry.addr.send(GetSnapshot).await.map_err(unanswered)?;
-        if !snapshot.partition.queue_by_path.contains_key(&*wanted.name) {
-            return Err(unknown("queue"));
+        if !snapshot.partition.queue_by_path.contains_key(&**queue) {
+            return Err(unknown("queue", queue));
         }
     }
     Ok(shown(told))

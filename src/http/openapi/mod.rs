@@ -74,7 +74,8 @@ pub fn document() -> Value {
             "version": env!("CARGO_PKG_VERSION"),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             "description": "The HTTP doors of a resource scheduler. Memory is in bytes, vcore in thousandths; the tokens \
-                            of the server, where it has any, go into the header Authorization.",
+                            of the server, where it has any, go into the header Authorization. Where it has none, a POST that \
+                            changes something needs Content-Type: application/json, also without a body.",
         },
         "tags": [
             {"name": "shim", "description": "For resource managers: requests in, numbered callbacks out"},

@@ -60,7 +60,7 @@ impl AsRef<[u8]> for Body {
 /// Answers a scrape. Those that come at the same time are answered with the same text.
 pub async fn answer(req: &HttpRequest, state: &Data<RestState>) -> HttpResponse {
     let accepts = req.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    let (open, zip) = (accepts.contains(openmetrics::ACCEPTED), takes_gzip(req));
+    let (open, zip) = (openmetrics::is_wanted(accepts), takes_gzip(req));
     match state.scrapes.0[usize::from(open)][usize::from(zip)].get(async || text(state, open, zip).await).await {
         Ok(text) => reply::send_made(req, text.content_type, text.compressed, Bytes::from_owner(Body(text))),
         Err(failure) => reply::send(req, failure.into()),

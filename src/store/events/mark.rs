@@ -85,7 +85,9 @@ impl Mark {
     pub fn open(directory: &Path, beside: Option<Beside>) -> io::Result<(Mark, Found)> {
         let path = directory.join("mark");
         let (file, found) = open_at(&path)?;
-        Ok((Mark { file, path, beside, reserved: 0, alive: Nanos::ZERO, believed: Nanos::ZERO }, found))
+        // Until this process says that it is alive, what the one before said holds.
+        let alive = if let Found::Whole(left) = found { left.alive } else { Nanos::ZERO };
+        Ok((Mark { file, path, beside, reserved: 0, alive, believed: Nanos::ZERO }, found))
     }
 
     /// The file, for messages.

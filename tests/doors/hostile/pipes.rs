@@ -49,6 +49,40 @@ async fn every_command_ends_quietly() {
 }
 
 #[tokio::test]
+async fn a_full_disk_is_told() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let (queues, bad) = (at("queues.yaml"), at("bad.yaml"));
+    std::fs::write(&queues, crate::shim::server::CONFIG).expect("written");
+    std::fs::write(&bad, "partitions: [{name: default, queues: [{name: '!'}]}]").expect("written");
+    let server = Server::registered(&[]).await;
+    server.nodes(&["n1"]).await;
+    for (args, expected) in [
+        (&["validate", &queues][..], 1),
+        (&["validate", &bad], 1),
+        (&["plan", "--config", &queues], 2),
+        (&["plan", "--config", &bad], 1),
+        (&["resource", "status"], 1),
+        (&["queue", "show", "root"], 1),
+        (&["wait", "node/n1", "--for", "online"], 1),
+        (&["journal"], 1),
+        (&["events"], 1),
+        (&["nodes"], 1),
+        (&["usage", "--by", "queue"], 1),
+    ] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
+        let mut command = program(args);
+        command.env("CALLBOARD_SERVER", server.url("")).stdout(Stdio::from(full)).stderr(Stdio::piped());
+        let command = tokio::process::Command::from(command).kill_on_drop(true).spawn().expect("starts");
+        let done = tokio::time::timeout(LIMIT * 6, command.wait_with_output()).await.expect("in time").expect("ended");
+        let told = String::from_utf8_lossy(&done.stderr);
+        let wanted = "callboard: the output cannot be written: No space left on device";
+        assert_eq!(told.matches(wanted).count(), 1, "{args:?}: {told}");
+        assert_eq!(done.status.code(), Some(expected), "{args:?}: {told}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_serves_whoever_reads_its_first_line() {
     let (reader, writer) = io::pipe().expect("a pipe");
     drop(reader);

@@ -53,7 +53,9 @@ async fn applications_tell_why_they_wait() {
     let running = server.json(&format!("{APPS}?state=running")).await;
     let rows = running["applications"].as_array().unwrap();
     assert!(!rows.is_empty() && rows.iter().all(|row| row["state"] == "Running"), "{running:#}");
-    for bad in ["limit=0", "limit=x", "waiting=perhaps", "list=nope", "state=nope", "sort=size", "colour=red"] {
+    for bad in
+        ["limit=0", "limit=x", "waiting=perhaps", "list=nope", "state=nope", "reason=nope", "sort=size", "colour=red"]
+    {
         let answer = server.get(&format!("{APPS}?{bad}")).await;
         assert_eq!(answer.status(), 400, "{bad}");
         let body: Value = answer.json().await.unwrap();

@@ -45,6 +45,8 @@ async fn trends_of_everything() {
         ("of=queue", 400),
         ("of=node&name=nope", 404),
         ("of=queue&name=root.nope", 404),
+        ("of=user&name=eve&queue=root.nope", 404),
+        ("of=group&name=staff&queue=root.nope", 404),
         ("since=7d&step=1s", 400),
     ] {
         assert_eq!(server.get(&format!("{TRENDS}?{query}")).await.status(), status, "{query}");

@@ -71,7 +71,11 @@ fn describe(page: &mut String, path: &str, method: &str, operation: &Value) {
     };
     let body = named(&operation["requestBody"]["content"]);
     if !body.is_empty() {
-        let or_none = if operation["requestBody"]["required"] == true { "" } else { "; it may be left out" };
+        let or_none = if operation["requestBody"]["required"] == true {
+            ""
+        } else {
+            "; it may be left out, but not its `Content-Type` where there are no tokens"
+        };
         let _ = writeln!(page, "\nBody: {body}{or_none}");
     }
     let mut answers: BTreeMap<String, Vec<&str>> = BTreeMap::new();

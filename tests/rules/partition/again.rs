@@ -91,6 +91,27 @@ fn without_a_change_it_is_as_it_was() {
 }
 
 #[test]
+fn what_is_refused_anyhow_is_not_told_of_the_change() {
+    let (mut env, start, from) = recording(QUEUES);
+    let again_there = Command::Nodes(vec![callboard::domain::command::NodeItem {
+        id: "n1".into(),
+        action: NodeAction::Create,
+        capacity: Some(res(10, 10)),
+        attributes: Default::default(),
+    }]);
+    // More than are told.
+    for n in 0..150 {
+        env.app(&format!("lost-{n}"), "root.nowhere");
+    }
+    env.apply(again_there.clone());
+    env.pass(10);
+    let refused = |change| again(&start, from, &env, change).refused;
+    assert_eq!((refused(Vec::new()), refused(vec![another_node()])), (vec![], vec![]));
+    let told = refused(vec![another_node(), again_there.clone(), again_there]);
+    assert_eq!(told.iter().map(|(what, _)| &**what).collect::<Vec<_>>(), ["n1", "n1"], "{told:?}");
+}
+
+#[test]
 fn allocations_last_as_long_where_they_begin_sooner_and_applications_go_sooner() {
     let (env, start, from) = day();
     let outcome = again(&start, from, &env, vec![another_node()]);

@@ -21,8 +21,6 @@ use crate::{
 
 /// Decisions between two looks at whether it is over.
 const CHUNK: usize = 16;
-/// Refusals that are kept.
-const REFUSED: usize = 100;
 
 /// An ask by its application and key.
 pub type AskName = (Arc<str>, Arc<str>);
@@ -83,7 +81,7 @@ pub struct Forward<'a> {
     pub placed: Vec<Placed>,
     /// Allocations that were preempted.
     pub preempted: Vec<AskName>,
-    /// What was refused of the commands, each with the reason; a hundred at most.
+    /// What was refused of the commands, each with the reason.
     pub refused: Vec<(Arc<str>, Arc<str>)>,
     /// It ended for lack of time or decisions, not because nothing more could be done.
     pub cut: bool,
@@ -341,11 +339,11 @@ impl<'a> Forward<'a> {
                 Effect::Callback(Callback::New(new)) => self.place(*new),
                 Effect::Callback(Callback::RejectedAllocation { key, app, reason }) => {
                     self.over((app, key.clone()));
-                    self.refuse(key, reason);
+                    self.refused.push((key, reason));
                 }
                 Effect::Callback(
                     Callback::RejectedApplication { app: what, reason } | Callback::RejectedNode { node: what, reason },
-                ) => self.refuse(what, reason),
+                ) => self.refused.push((what, reason)),
                 Effect::Callback(Callback::Released(release)) if release.confirm => {
                     self.over((release.app.clone(), release.key.clone()));
                     if release.termination == Termination::Preempted {
@@ -360,12 +358,6 @@ impl<'a> Forward<'a> {
                 Effect::Ask(question) => self.questions.push(question.id),
                 _ => {}
             }
-        }
-    }
-
-    fn refuse(&mut self, what: Arc<str>, reason: Arc<str>) {
-        if self.refused.len() < REFUSED {
-            self.refused.push((what, reason));
         }
     }
 

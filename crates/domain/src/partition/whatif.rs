@@ -21,6 +21,9 @@ use crate::{
     types::{AppIx, AppState, Nanos},
 };
 
+/// Refusals that are told.
+const REFUSED: usize = 100;
+
 /// What is asked.
 pub struct Scenario<'a> {
     /// The change, as commands in order.
@@ -150,7 +153,7 @@ pub struct Outcome {
     pub applications: Vec<Fate>,
     /// Queues that fare otherwise, by path.
     pub queues: Vec<QueueFate>,
-    /// What of the change was refused, with the reason.
+    /// What of the change was refused, or only with it, with the reason; a hundred at most.
     pub refused: Vec<(Arc<str>, Arc<str>)>,
     /// Time ahead that was looked at in both runs.
     pub seen: Nanos,
@@ -194,7 +197,7 @@ impl Partition {
             at: with.now,
         };
         outcome.applications = fates(self, (&without, &with), &new, now);
-        outcome.refused = with.refused;
+        outcome.refused = only_with(&without.refused, with.refused);
         outcome
     }
 
@@ -213,6 +216,25 @@ impl Partition {
         }
         (Run { partition, now, placed, averages, preempted: by_app, refused, cut }, left)
     }
+}
+
+/// What was refused with the change more often than without it. The change comes before all else, so its own refusals are the first.
+fn only_with(without: &[(Arc<str>, Arc<str>)], with: Vec<(Arc<str>, Arc<str>)>) -> Vec<(Arc<str>, Arc<str>)> {
+    let mut anyhow: FxHashMap<&str, usize> = FxHashMap::default();
+    for (what, _) in without {
+        *anyhow.entry(what).or_default() += 1;
+    }
+    let mut refused: Vec<_> = with
+        .into_iter()
+        .rev()
+        .filter(|(what, _)| {
+            let left = anyhow.get_mut(&**what).filter(|left| **left > 0);
+            left.map(|left| *left -= 1).is_none()
+        })
+        .collect();
+    refused.reverse();
+    refused.truncate(REFUSED);
+    refused
 }
 
 /// What happens in a run.

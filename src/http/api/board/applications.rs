@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BTreeSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::why::Reason;
+use super::why::{CODES, Reason};
 use crate::{
     domain::{
         app::App,
@@ -105,6 +105,11 @@ impl Wanted {
             let known = AppState::ALL.map(AppState::name).join(", ");
             return Err(Problem::field("state", format!("state is '{state}'; it may be one of {known}")));
         }
+        let code = value("reason");
+        if !code.is_empty() && !CODES.contains(&&*code) {
+            let text = format!("reason is '{code}'; it may be one of {}", CODES.join(", "));
+            return Err(Problem::field("reason", text));
+        }
         let limit = match value("limit").as_str() {
             "" => LIMIT,
             text => text.parse().ok().filter(|limit| (1..=MOST).contains(limit)).ok_or_else(|| {
@@ -124,7 +129,7 @@ impl Wanted {
             queue: value("queue").to_lowercase(),
             user: value("user"),
             state,
-            code: value("reason"),
+            code,
             text: value("text").to_lowercase(),
             waiting,
             limit,

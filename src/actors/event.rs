@@ -184,7 +184,7 @@ impl Actor for EventActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.run_interval(COLLECT, |actor, _| {
-            actor.shims.collect(actor.settings.request_capacity, &actor.counters);
+            actor.hand_over();
             let rows = actor.numbers.prune(actor.lowest());
             if let (Some(rows), Some(durable)) = (rows, &mut actor.durable) {
                 durable.note_instead(rows);
@@ -277,6 +277,11 @@ impl EventActor {
             EventCounters::add(&self.counters.streams_cut, cut);
             first.iter().for_each(|first| self.streams.publish_of(&rm, *first, &added));
         }
+    }
+
+    /// Shims get what was put aside for them.
+    fn hand_over(&mut self) {
+        self.shims.collect(self.settings.request_capacity, &self.counters);
     }
 
     /// The lowest id that is kept.

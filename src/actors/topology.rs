@@ -406,10 +406,18 @@ impl Topology {
         self.intake.put(Word::Unsubscribe(ShimUnsubscribe { rm: rm.clone(), epoch }));
     }
 
-    /// Takes over what of the extra configuration of a resource manager concerns the whole process.
+    /// Takes over what of the extra configuration of a resource manager concerns the whole process, in the place of what it sent before.
     pub(super) fn apply_settings(&self, rm: &str, extra: &BTreeMap<String, String>) {
-        let sent = self.process.apply(rm, extra);
-        lock(&self.kept).note_settings(sent);
+        self.process.apply(rm, extra);
+        // Under the lock: whoever comes last keeps what all of them sent.
+        let mut kept = lock(&self.kept);
+        kept.note_sent(self.process.sent());
+    }
+
+    /// A resource manager unregistered, or is known no more: what it sent of settings of the whole process goes with it. One that is only
+    /// away, or whose session was lost, comes again: what it has kept, such as events, is not to be discarded meanwhile.
+    pub(super) fn drop_settings(&self, rm: &str) {
+        self.apply_settings(rm, &BTreeMap::new());
     }
 
     /// A registration reached this actor: false where the registry does not know it any more.
@@ -438,6 +446,7 @@ impl Topology {
         self.forget_journals(rm);
         drop(registry);
         lock(&self.kept).forget(rm);
+        self.drop_settings(rm);
         Some(removal)
     }
 
@@ -477,6 +486,7 @@ impl Topology {
             self.forget_journals(rm);
             drop(registry);
             lock(&self.kept).forget(rm);
+            self.drop_settings(rm);
         }
         gone
     }

@@ -675,6 +675,8 @@ async fn shut_down(topology: &Topology, http: Option<ServerHandle>, grpc: Option
     if tokio::time::timeout(SHUTDOWN, async { tokio::join!(http, grpc) }).await.is_err() {
         tracing::warn!(code = "shutdown-slow", "some connections did not end in time");
     }
+    // Once more, for what the doors still brought: what is put aside for shims becomes lines, which are in the logs when these are closed.
+    let _ = tokio::time::timeout(SHUTDOWN, topology.events.send(EndStreams)).await;
     // What the doors still brought is in them.
     let closed = tokio::time::timeout(SHUTDOWN, topology.close_logs()).await.unwrap_or(false);
     if !closed {

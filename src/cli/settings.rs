@@ -151,8 +151,10 @@ pub fn page() -> String {
     }
     page.push_str(
         "\n## Settings of the whole server\n\n\
-         In the `extraConfig` of a registration or an update by whoever has the role operator (the last writer wins), or with \
-         `--set KEY=VALUE`. A value that cannot be read counts as the default, and the answer and the log say so; with `--set`, and where \
+         In the `extraConfig` of a registration or an update by whoever has the role operator, or with `--set KEY=VALUE`. Of each key \
+         the value is in force that a resource manager sent last, else that of `--set`: what one does not send it leaves to the others. It \
+         takes a key back with a registration or an update without it, and when it unregisters; while it is away, also over a restart, what \
+         it sent stays. In a cluster it holds at the server that leads the resource manager, from then on. A value that cannot be read counts as the default, and the answer and the log say so; with `--set`, and where \
          the table says *refused*, it is an error. `SUBSYSTEM` is one of the names under [CFG-115](rules/configuration.md#cfg-115).\n\n",
     );
     rows(&mut page, Scope::Server);

@@ -272,7 +272,8 @@ pub enum FollowError {
     TooMany(TooManyStreams),
 }
 
-/// The server stops: streams end after what waits for them, and no new ones are opened. Events are still recorded.
+/// The server stops: streams end after what waits for them, no new ones are opened, and shims are handed what was put aside for them. Events
+/// are still recorded.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct EndStreams;

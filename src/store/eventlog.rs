@@ -134,16 +134,39 @@ impl Record {
         Record { timestamp: timestamp.into(), name: name.into(), json: json.into() }
     }
 
-    /// A `restart` with the ranks and hosts of now.
-    pub fn with_hosts(&self, ranks: &IdSet, nodelist: &HostList) -> Option<Arc<str>> {
-        let object: Ordered = serde_json::from_str(&self.json).ok()?;
-        let context: Ordered = serde_json::from_str(object.get("context")?).ok()?;
+    /// A `restart` with the ranks and hosts of now, and these ranks online; `None`: those that were.
+    pub fn with_hosts(&self, ranks: &IdSet, online: Option<&IdSet>, nodelist: &HostList) -> Option<Arc<str>> {
+        let context = self.context()?;
         let mut now = Context::default();
         now.text("ranks", &ranks.to_string());
-        now.raw("online", context.get("online")?);
+        match online {
+            Some(online) => now.text("online", &online.to_string()),
+            None => now.raw("online", context.get("online")?),
+        }
         now.text("nodelist", &nodelist.to_string());
         let (timestamp, name) = (&self.timestamp, &self.name);
         Some(format!(r#"{{"timestamp":{timestamp},"name":"{name}","context":{{{}}}}}"#, now.0).into())
+    }
+
+    /// The ranks that are online after it, where these were before.
+    pub fn online_after(&self, before: &mut IdSet) {
+        let key = match &*self.name {
+            "restart" => "online",
+            "online" | "offline" => "idset",
+            _ => return,
+        };
+        let ranks = self.context().and_then(|context| serde_json::from_str::<String>(context.get(key)?).ok());
+        let Some(ranks) = ranks.and_then(|ranks| IdSet::parse(&ranks).ok()) else { return };
+        *before = match &*self.name {
+            "restart" => ranks,
+            "online" => before.union(&ranks),
+            _ => before.difference(&ranks),
+        };
+    }
+
+    fn context(&self) -> Option<Ordered> {
+        let object: Ordered = serde_json::from_str(&self.json).ok()?;
+        serde_json::from_str(object.get("context")?).ok()
     }
 
     /// It belongs into the stored log, as RFC 44 has it (see [`Kind::durable`]).

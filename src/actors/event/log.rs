@@ -121,6 +121,7 @@ impl Handler<EndStreams> for EventActor {
     fn handle(&mut self, _msg: EndStreams, ctx: &mut Self::Context) {
         self.take_in(ctx);
         self.streams.stop();
+        self.hand_over();
     }
 }
 

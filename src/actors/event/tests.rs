@@ -17,8 +17,9 @@ use crate::{
     domain::event_settings::EventSettings,
     messages::{
         event::{
-            ApplyEventSettings, CheckStreams, Ended, GetEventStatus, GetEvents, GetStreams, Intake, OpenStream,
-            OpenedStream, Publish, Rouse, ShimSubscribe, ShimUnsubscribe, StreamReader, TooManyStreams, Word,
+            ApplyEventSettings, CheckStreams, EndStreams, Ended, GetEventStatus, GetEvents, GetStreams, Intake,
+            OpenStream, OpenedStream, Publish, Rouse, ShimSubscribe, ShimUnsubscribe, StreamReader, TooManyStreams,
+            Word,
         },
         rm::DeliverEvents,
     },
@@ -223,6 +224,22 @@ async fn shims_get_their_events_every_two_seconds_up_to_the_capacity() {
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert_eq!(*delivered.lock().unwrap(), [(1, vec![0, 1, 2]), (1, vec![8, 9, 10, 11, 12])]);
     assert_eq!(counters.collected.load(Relaxed), 8);
+}
+
+#[actix::test]
+async fn shims_get_what_was_put_aside_for_them_before_the_server_ends() {
+    tokio::time::pause();
+    let actor = EventActor::default().start();
+    let delivered = Delivered::default();
+    let recipient = Shim(delivered.clone()).start().recipient();
+    let intake = Intake::new(actor.clone().recipient());
+    intake.put(Word::Subscribe(ShimSubscribe { rm: "rm-1".into(), epoch: 1, recipient }));
+    actor.do_send(publish(0..2));
+    actor.send(EndStreams).await.unwrap();
+    actor.do_send(publish(2..3));
+    actor.send(EndStreams).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(*delivered.lock().unwrap(), [(1, vec![0, 1]), (1, vec![2])]);
 }
 
 #[actix::test]

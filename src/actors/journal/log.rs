@@ -25,13 +25,15 @@ pub struct Log {
     /// The newest of each, which survive truncation (SEEDS S20).
     restart: Option<(u64, Record)>,
     define: Option<(u64, Record)>,
+    /// The ranks that were online after the last event that was dropped.
+    online: IdSet,
 }
 
 impl Log {
     /// Keeps `limit` events, at least 2: one and the mark that others were dropped.
     pub fn new(limit: usize) -> Log {
-        let (restart, define) = (None, None);
-        Log { limit: limit.max(2), entries: VecDeque::new(), bytes: 0, next: 0, unstored: 0, restart, define }
+        let (restart, define, online) = (None, None, IdSet::new());
+        Log { limit: limit.max(2), entries: VecDeque::new(), bytes: 0, next: 0, unstored: 0, restart, define, online }
     }
 
     /// Adds an event. Beyond the limits the oldest go, and `truncate` takes their place, with the time of the last of them.
@@ -79,7 +81,9 @@ impl Log {
         let mut dropped = None;
         while self.entries.len() >= self.limit || (self.bytes > MOST && self.entries.len() > 1) {
             dropped = self.entries.pop_front();
-            self.bytes -= dropped.as_ref().map_or(0, |(_, record)| record.json.len());
+            let Some((_, record)) = &dropped else { break };
+            self.bytes -= record.json.len();
+            record.online_after(&mut self.online);
         }
         if let Some((number, record)) = dropped {
             let mark = Record::truncate(&record.timestamp);
@@ -90,24 +94,26 @@ impl Log {
 
     /// All that is kept, in order. After `truncate` come the newest `restart` and `resource-define`, where they were dropped. The newest
     /// `restart` has the ranks and hosts of now, as the resource set is that of now: readers look up there whom a rank names, and most
-    /// hosts come later than it.
+    /// hosts come later than it. Where it was dropped it has what was online after the last event that was, so that what follows leads to now.
     pub fn history(&self, r: &Arc<str>, ranks: &IdSet, nodelist: &HostList) -> Vec<Piece> {
         let newest = self.restart.as_ref().map(|(number, _)| *number);
+        let mark = self.entries.front().filter(|(_, record)| &*record.name == "truncate").map(|(number, _)| *number);
         let piece = |(number, record): &(u64, Record)| Piece {
             event: match &*record.name {
-                "restart" if newest == Some(*number) => record.with_hosts(ranks, nodelist),
+                "restart" if newest == Some(*number) => {
+                    record.with_hosts(ranks, mark.filter(|mark| number <= mark).map(|_| &self.online), nodelist)
+                }
                 _ => None,
             }
             .unwrap_or_else(|| record.json.clone()),
             r: (&*record.name == "resource-define").then(|| r.clone()),
         };
         let mut pieces = Vec::with_capacity(self.entries.len() + 2);
-        let mut entries = self.entries.iter().peekable();
-        if let Some(mark) = entries.next_if(|(_, record)| &*record.name == "truncate") {
-            pieces.push(piece(mark));
-            pieces.extend(
-                [&self.restart, &self.define].into_iter().flatten().filter(|entry| entry.0 <= mark.0).map(piece),
-            );
+        let mut entries = self.entries.iter();
+        if let Some(mark) = mark {
+            pieces.extend(entries.next().map(piece));
+            pieces
+                .extend([&self.restart, &self.define].into_iter().flatten().filter(|entry| entry.0 <= mark).map(piece));
         }
         pieces.extend(entries.map(piece));
         pieces
@@ -185,6 +191,38 @@ mod tests {
         assert_eq!(names(&log), ["5 truncate", "3 restart", "4 resource-define", "6 offline", "7 online"]);
         log.push(record(8, "resource-define"));
         assert_eq!(names(&log), ["6 truncate", "3 restart", "7 online", "8 resource-define"]);
+    }
+
+    #[test]
+    fn what_is_told_after_truncation_leads_to_what_is_online() {
+        // RFC 44 restart: `online` is what is available then
+        let of = |name: &str, key: &str, ranks: &str| {
+            Record::parse(format!(r#"{{"timestamp":1,"name":"{name}","context":{{"{key}":"{ranks}"}}}}"#).as_bytes())
+                .unwrap()
+        };
+        let happened = [
+            of("online", "idset", "7"), // a line of a log that another program wrote
+            of("restart", "online", ""),
+            of("resource-define", "method", "dynamic-discovery"),
+            of("online", "idset", "0-5"),
+            of("torpid", "idset", "1"),
+            of("drain", "idset", "2"),
+            of("offline", "idset", "1,4"),
+            of("lively", "idset", "1"),
+            of("online", "idset", "1,6"),
+            of("undrain", "idset", "2"),
+            of("offline", "idset", "0"),
+        ];
+        let online = IdSet::parse("1-3,5-6").unwrap();
+        for limit in 2..=happened.len() {
+            let mut log = Log::new(limit);
+            happened.iter().for_each(|record| log.push(record.clone()));
+            let mut told = IdSet::new();
+            for piece in log.history(&"{}".into(), &IdSet::first(7), &HostList::default()) {
+                Record::parse(piece.event.as_bytes()).unwrap().online_after(&mut told);
+            }
+            assert_eq!(told, online, "of {limit} events");
+        }
     }
 
     #[test]

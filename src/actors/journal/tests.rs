@@ -207,7 +207,7 @@ async fn what_was_truncated_leaves_the_map_and_the_resource_set() {
     }
     let expected = [
         "truncate",
-        "restart nodelist=n[0-3] online= ranks=0-3",
+        "restart nodelist=n[0-3] online=0-3 ranks=0-3",
         "resource-define method=dynamic-discovery",
         "resource-update expiration=4",
         "resource-update expiration=5",

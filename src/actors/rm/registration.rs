@@ -126,6 +126,7 @@ impl Handler<Unregister> for RmActor {
                 .map(move |standings, actor, _ctx| {
                     if known.is_ok() {
                         actor.carries_out(asked.as_ref());
+                        actor.topology.drop_settings(&actor.id);
                     }
                     match actor.life.state() {
                         RmState::Init => {}

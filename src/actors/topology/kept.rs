@@ -1,5 +1,5 @@
 //! What concerns several resource managers or the whole process and is in no log of one of them: names of partitions, the order in
-//! which resource managers came, and what one of them said last of settings of the process. A small file beside the logs.
+//! which resource managers came, and what they said last of settings of the process. A small file beside the logs.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
-use super::lock;
+use super::{lock, process::Sent};
 use crate::{actors::directory::PartitionEntry, store::files};
 
 /// Beside the logs of resource managers.
@@ -35,8 +35,8 @@ pub struct Kept {
     resource_managers: Vec<Arc<str>>,
     /// What partitions were last called, by their internal names.
     partitions: BTreeMap<Arc<str>, Arc<str>>,
-    /// What a resource manager said last of settings of the whole process; `None`: not known.
-    settings: Option<BTreeMap<String, String>>,
+    /// `None`: not known.
+    sent: Option<Sent>,
     #[serde(skip)]
     writer: Option<Arc<Writer>>,
     /// Sessions go on, and are called as before.
@@ -56,7 +56,7 @@ impl Kept {
         let kept: Kept = read.unwrap_or_else(|why| {
             tracing::warn!(
                 code = "kept-unread",
-                "{}: {why}: partitions may be called otherwise than before, and settings of the process are those of the last registration",
+                "{}: {why}: partitions may be called otherwise than before, and settings of the process are those of registrations, the last first",
                 file.display()
             );
             Kept::default()
@@ -99,15 +99,15 @@ impl Kept {
         }
     }
 
-    /// What a resource manager said last of settings of the whole process.
-    pub fn settings(&self) -> Option<&BTreeMap<String, String>> {
-        self.settings.as_ref()
+    /// What resource managers said last of settings of the whole process.
+    pub fn sent(&self) -> Option<&Sent> {
+        self.sent.as_ref()
     }
 
-    /// A resource manager says this of settings of the whole process.
-    pub fn note_settings(&mut self, settings: BTreeMap<String, String>) {
-        if self.settings.as_ref() != Some(&settings) {
-            self.settings = Some(settings);
+    /// Resource managers say this of settings of the whole process.
+    pub fn note_sent(&mut self, sent: Sent) {
+        if self.sent.as_ref() != Some(&sent) {
+            self.sent = Some(sent);
             self.write();
         }
     }
@@ -212,13 +212,14 @@ mod tests {
     fn a_flipped_bit_is_noticed_and_a_file_of_an_earlier_release_is_read() {
         let dir = tempfile::tempdir().unwrap();
         let settings = BTreeMap::from([("log.level".to_owned(), "a } b".to_owned())]);
+        let sent = vec![("rm 1".into(), Arc::new(settings))];
         let mut kept = Kept::beside(dir.path());
         kept.note(&"rm 1".into(), &[]);
-        kept.note_settings(settings.clone());
+        kept.note_sent(sent.clone());
         let is_known = || {
             let kept = Kept::beside(dir.path());
-            let known = (kept.place("rm 1"), kept.settings().cloned());
-            assert!(known == (0, Some(settings.clone())) || known == (usize::MAX, None), "{known:?}");
+            let known = (kept.place("rm 1"), kept.sent().cloned());
+            assert!(known == (0, Some(sent.clone())) || known == (usize::MAX, None), "{known:?}");
             known.0 == 0
         };
         assert!(is_known());

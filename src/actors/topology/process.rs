@@ -37,9 +37,18 @@ pub(super) fn take_process_wide(extra: &mut BTreeMap<String, String>) -> Vec<Str
     ignored
 }
 
-/// Settings of `extraConfig` that concern the whole process: `event.*`, `health.*`, `http.*`, `log.*`, `metrics.*`, `traces.*`. The last writer wins,
-/// over those that hold for all servers of a cluster, and over those that the server was started with; what an operator says of a key is
-/// above all of them.
+/// What of an extra configuration concerns the whole process.
+pub(super) fn process_wide(extra: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let given = extra.iter().filter(|(key, _)| is_of_server(key));
+    given.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// What resource managers sent of settings of the whole process, by their ids: who sent last is last. Who sends none is not there.
+pub type Sent = Vec<(Arc<str>, Arc<BTreeMap<String, String>>)>;
+
+/// Settings of `extraConfig` that concern the whole process: `event.*`, `health.*`, `http.*`, `log.*`, `metrics.*`, `traces.*`. Of each key
+/// the last writer wins, over those that hold for all servers of a cluster, and over those that the server was started with; what an operator
+/// says of a key is above all of them. What a resource manager does not send it leaves to the others.
 #[derive(Default)]
 pub struct ProcessSettings {
     /// Options that the server was started with.
@@ -47,8 +56,7 @@ pub struct ProcessSettings {
     own: Mutex<BTreeMap<String, String>>,
     /// They hold for all servers of a cluster.
     shared: Mutex<BTreeMap<String, String>>,
-    /// What resource managers sent last.
-    sent: Mutex<BTreeMap<String, String>>,
+    sent: Mutex<Sent>,
     said: Mutex<BTreeMap<String, String>>,
     present: Mutex<Arc<BTreeMap<String, String>>>,
     #[allow(clippy::type_complexity)] // one place, and the alias would say no more
@@ -95,13 +103,31 @@ impl ProcessSettings {
         self.renew("");
     }
 
-    /// Takes over what of the extra configuration of a resource manager concerns the whole process; gives it.
-    pub(super) fn apply(&self, rm: &str, extra: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-        let given = extra.iter().filter(|(key, _)| is_of_server(key));
-        let given: BTreeMap<_, _> = given.map(|(key, value)| (key.clone(), value.clone())).collect();
-        lock(&self.sent).clone_from(&given);
+    /// Takes over what of the extra configuration of a resource manager concerns the whole process, in the place of what it sent before.
+    pub(super) fn apply(&self, rm: &str, extra: &BTreeMap<String, String>) {
+        let given = process_wide(extra);
+        let mut sent = lock(&self.sent);
+        let before = sent.len();
+        sent.retain(|(of, _)| **of != *rm);
+        if given.is_empty() && sent.len() == before {
+            return;
+        }
+        if !given.is_empty() {
+            sent.push((rm.into(), given.into()));
+        }
+        drop(sent);
         self.renew(rm);
-        given
+    }
+
+    /// What was sent before a restart is in force again, all of it at once: what one of them sent long ago may discard what another keeps.
+    pub(super) fn resume(&self, sent: Sent) {
+        *lock(&self.sent) = sent;
+        self.renew("");
+    }
+
+    /// See [`Sent`].
+    pub(super) fn sent(&self) -> Sent {
+        lock(&self.sent).clone()
     }
 
     /// What an operator says of a key, until the server ends or an operator takes it back (`None`).
@@ -121,10 +147,17 @@ impl ProcessSettings {
     fn renew(&self, rm: &str) {
         // One after the other, so that none leaves behind what was so before another.
         let listeners = lock(&self.listeners);
-        let mut wanted = lock(&self.own).clone();
-        for more in [&self.shared, &self.sent, &self.said] {
-            wanted.extend(lock(more).iter().map(|(key, value)| (key.clone(), value.clone())));
-        }
+        let mut wanted = lock(&self.said).clone();
+        let mut below = |settings: &BTreeMap<String, String>| {
+            for (key, value) in settings {
+                if !wanted.contains_key(key) {
+                    wanted.insert(key.clone(), value.clone());
+                }
+            }
+        };
+        lock(&self.sent).iter().rev().for_each(|(_, sent)| below(sent));
+        below(&lock(&self.shared));
+        below(&lock(&self.own));
         let mut present = lock(&self.present);
         if **present != wanted {
             tracing::info!(rm, settings = ?wanted, "process-wide settings changed");
@@ -156,8 +189,37 @@ mod tests {
         assert_eq!(*settings.get(), map(&[("log.level", "WARN"), ("health.checkInterval", "9s")]));
         settings.apply("rm-1", &map(&[("log.level", "DEBUG"), ("rm.pauseTimeout", "1s")]));
         assert_eq!(*settings.get(), map(&[("log.level", "DEBUG"), ("health.checkInterval", "9s")]));
-        settings.apply("rm-2", &map(&[]));
+        settings.apply("rm-1", &map(&[]));
         assert_eq!(*settings.get(), map(&[("log.level", "WARN"), ("health.checkInterval", "9s")]));
+    }
+
+    #[test]
+    fn who_sends_no_key_leaves_it_to_others_and_the_last_writer_of_one_wins() {
+        let settings = ProcessSettings::default();
+        settings.start(map(&[("log.level", "WARN")]));
+        let ring = |size: &'static str| ("event.ringBufferCapacity", size);
+        settings.apply("rm-1", &map(&[ring("200000"), ("event.trackingEnabled", "false")]));
+        settings.apply("rm-2", &map(&[]));
+        assert_eq!(*settings.get(), map(&[ring("200000"), ("event.trackingEnabled", "false"), ("log.level", "WARN")]));
+        settings.apply("rm-2", &map(&[ring("300000"), ("log.level", "ERROR")]));
+        assert_eq!(*settings.get(), map(&[ring("300000"), ("event.trackingEnabled", "false"), ("log.level", "ERROR")]));
+        settings.apply("rm-1", &map(&[ring("200000")]));
+        assert_eq!(*settings.get(), map(&[ring("200000"), ("log.level", "ERROR")]));
+        // It takes its own back, and what others say counts again.
+        let sent = settings.sent();
+        settings.apply("rm-1", &map(&[]));
+        assert_eq!(*settings.get(), map(&[ring("300000"), ("log.level", "ERROR")]));
+        settings.apply("rm-2", &map(&[]));
+        assert_eq!((settings.sent(), &*settings.get()), (Vec::new(), &map(&[("log.level", "WARN")])));
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let of_listener = heard.clone();
+        settings.listen(move |now| lock(&of_listener).push(now.clone()));
+        settings.resume(sent);
+        assert_eq!(
+            *lock(&heard),
+            [map(&[ring("200000"), ("log.level", "ERROR")])],
+            "nothing that was in force in between"
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The start of a server that has logs: resource managers go on as they were, before anybody is let in.
 
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
@@ -10,7 +11,12 @@ use actix::prelude::*;
 use futures::{StreamExt as _, stream};
 use tokio::task::spawn_blocking;
 
-use super::{Topology, kept::Kept, lock};
+use super::{
+    Topology,
+    kept::Kept,
+    lock,
+    process::{Sent, process_wide},
+};
 use crate::{
     actors::rm::{
         RmActor,
@@ -162,23 +168,25 @@ impl Topology {
         let reads = directories.into_iter().map(|(_, dir)| self.read_log(dir, before, progress.clone()));
         let mut all: Vec<Found> =
             stream::iter(reads).buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await;
-        // The settings of the whole process are those that a resource manager sent last: where that was not kept, the last that
-        // registered.
+        // The settings of the whole process are those that resource managers sent last: where that was not kept, those that they
+        // registered with, in the order in which they did.
         all.sort_by_key(|found| match &found.state {
             State::Session(session) => session.registered.at,
             _ => 0,
         });
-        let kept = lock(&self.kept).settings().cloned();
-        if let Some(settings) = &kept {
-            self.process.apply("", settings);
-        }
-        for found in all.iter().filter(|_| kept.is_none()) {
-            if let State::Session(session) = &found.state
-                && !session.registered.tenant
-            {
-                self.process.apply(&found.rm, &session.registered.extra);
-            }
-        }
+        let registered = || {
+            let of = |found: &Found| match &found.state {
+                State::Session(session) if !session.registered.tenant => {
+                    Some((found.rm.as_str().into(), process_wide(&session.registered.extra).into()))
+                }
+                _ => None,
+            };
+            all.iter().filter_map(of).collect()
+        };
+        let mut sent: Sent = lock(&self.kept).sent().cloned().unwrap_or_else(registered);
+        let known: BTreeSet<&str> = all.iter().map(|found| &*found.rm).collect();
+        sent.retain(|(rm, sent)| known.contains(&**rm) && !sent.is_empty());
+        self.process.resume(sent);
         // Names, and the order of everything, go by who came first.
         all.sort_by_cached_key(|found| lock(&self.kept).place(&found.rm));
         for found in all {

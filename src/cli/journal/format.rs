@@ -142,8 +142,11 @@ fn seconds(micros: i64) -> f64 {
     micros as f64 / 1e6
 }
 
+/// What is beyond microseconds is cut, as Flux does, but of the digits: the number is often a little below those that were written.
 fn timestamp(at: f64) -> Timestamp {
-    let micros = (at.trunc() as i64).saturating_mul(1_000_000).saturating_add((at.fract() * 1e6) as i64);
+    let digits = at.to_string();
+    let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));
+    let micros = format!("{whole}{fraction:0<6.6}").parse().unwrap_or(i64::MAX);
     Timestamp::from_microsecond(micros).unwrap_or(Timestamp::MAX)
 }
 
@@ -192,6 +195,23 @@ mod tests {
         assert_eq!(human[1], r#"[  +0.608255] online idset="0""#);
         assert_eq!(human[4], "[Nov20 17:09] truncate", "a new date after a minute");
         printed(Format::Json, TimeFormat::Raw, false);
+    }
+
+    #[test]
+    fn a_date_has_the_microseconds_that_were_written() {
+        for (written, shown) in [
+            ("1796010810.484253", "2026-11-30T03:53:30.484253Z"),
+            ("1795194498.925685", "2026-11-20T17:08:18.925685Z"),
+            ("1795194515.9247925", "2026-11-20T17:08:35.924792Z"),
+            ("1796010810.5", "2026-11-30T03:53:30.500000Z"),
+            ("1796010810", "2026-11-30T03:53:30.000000Z"),
+            ("1.79601081e9", "2026-11-30T03:53:30.000000Z"),
+        ] {
+            let event = Event::parse(&format!(r#"{{"timestamp":{written},"name":"truncate"}}"#)).unwrap();
+            let mut out = Vec::new();
+            Printer::new(Format::Text, TimeFormat::Iso, TimeZone::UTC, false).print(&event, &mut out).unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), format!("{shown} truncate\n"));
+        }
     }
 
     /// All events of a session on a real Flux.

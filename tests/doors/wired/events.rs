@@ -37,6 +37,26 @@ async fn events_are_there_after_a_restart() {
     assert_eq!(first["id"], next, "numbering goes on");
 }
 
+#[tokio::test]
+async fn what_is_put_aside_for_a_shim_is_a_line_when_the_server_ends() {
+    // EVT-063
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = with_data(dir.path());
+    server.register("rm-1", &[]).await;
+    application(&server, "app-1").await;
+    until(&server, "/api/v1/events?object=app-1", |events| events.to_string().contains("app-1")).await;
+    assert_eq!(end(server).await, Some(0));
+    let server = with_data(dir.path());
+    let mut stream = server.stream("?after=0").await;
+    loop {
+        let line = stream.next().await;
+        let records = line["events"]["records"].as_array();
+        if records.into_iter().flatten().any(|record| record["objectID"] == "app-1") {
+            break;
+        }
+    }
+}
+
 #[test]
 fn a_store_that_cannot_be_opened_is_one_clear_line() {
     let fails = |data: &std::path::Path| {

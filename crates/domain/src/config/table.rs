@@ -117,13 +117,18 @@ pub const MOST: [(&str, &str); 6] = [
 /// All of them, by scope and name.
 pub static TABLE: &[Setting] = &[
     lenient("event.RESTResponseSize", ONE_OR_MORE, "10000", "Records in one answer of `/ws/v1/events/batch`"),
-    lenient("event.maxStreams", ANY, "100", "Open event streams of `/ws/v1` in all; 0: none"),
-    lenient("event.maxStreamsPerHost", ANY, "15", "Open event streams of one client address; 0: none"),
+    lenient(
+        "event.maxStreams",
+        ANY,
+        "100",
+        "Open event streams of `/ws/v1`, and followers of `/api/v1/events`, in all; 0: none",
+    ),
+    lenient("event.maxStreamsPerHost", ANY, "15", "The same of one client address; 0: none"),
     lenient(
         "event.requestCapacity",
         ONE_OR_MORE,
         "1000",
-        "Records that are collected for a shim between two deliveries",
+        "Records that are collected for a shim between two deliveries; another number counts from the next delivery on",
     ),
     lenient("event.ringBufferCapacity", ONE_OR_MORE, "100000", "Records that `/ws/v1/events/batch` reaches back"),
     lenient(

@@ -204,16 +204,27 @@ async fn the_first_owner_of_a_name_is_shown_by_it() {
 }
 
 #[actix::test]
-async fn process_wide_settings_are_those_of_the_last_writer() {
+async fn of_process_wide_settings_each_has_the_value_of_the_last_writer() {
     let env = Env::new();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let listener = seen.clone();
     env.topology.process.listen(move |settings| listener.lock().expect("no panic").push(settings.clone()));
     env.register("rm-1", &[("log.level", "debug"), ("rm.gracePeriod", "1s")]).await;
     env.register("rm-2", &[("event.trackingEnabled", "false")]).await;
-    let want = [map(&[("log.level", "debug")]), map(&[("event.trackingEnabled", "false")])];
+    env.register("rm-3", &[]).await;
+    let mut want =
+        vec![map(&[("log.level", "debug")]), map(&[("event.trackingEnabled", "false"), ("log.level", "debug")])];
+    assert_eq!(*seen.lock().expect("no panic"), want, "who sends none changes nothing");
+    let unregister = async |rm: &str| {
+        let rm = env.topology.find(rm).expect("known");
+        rm.addr.send(crate::messages::rm::Unregister::default()).await.expect("alive").expect("done");
+    };
+    // A registration in the place of the session before leaves nothing out in between.
+    env.register("rm-1", &[("log.level", "debug")]).await;
+    unregister("rm-2").await;
+    unregister("rm-3").await;
+    want.extend([want[1].clone(), want[0].clone()]);
     assert_eq!(*seen.lock().expect("no panic"), want);
-    assert_eq!(*env.topology.process.get(), want[1]);
 }
 
 #[actix::test]

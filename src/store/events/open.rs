@@ -158,7 +158,8 @@ pub fn open(directory: &Path, beside: Option<&Path>, limits: Limits, clock: Cloc
         EventGap { from: end, end: next, reason }
     });
     let believed = match left {
-        _ if clock.trusted || segments.is_empty() => Believed::anything(clock.now),
+        _ if clock.trusted => Believed::anything(clock.now),
+        _ if segments.is_empty() => Believed::until(clock.now),
         Some(left) if left.believed > Nanos::ZERO => Believed::until(left.believed),
         Some(left) => Believed::until(left.alive.max(newest)),
         None => Believed::until(newest),

@@ -36,8 +36,8 @@ pub struct Opened {
     pub next: u64,
     /// Ids that a crash or damage has left without events. To be written before anything else.
     pub gap: Option<EventGap>,
-    /// What is known of the ids in the logs of resource managers.
-    pub numbers: Vec<Row>,
+    /// What is known of the ids in the logs of resource managers; `None` where a line is damaged.
+    pub numbers: Vec<Option<Row>>,
     /// When the process that wrote last was last alive, and that it did not close the store; `None` where there was none.
     pub before: Option<(Nanos, bool)>,
 }

@@ -439,6 +439,11 @@ fn keep_logs(
             code = "data-copied",
             "the data directory is a copy: a server may have gone on with what was copied, so resource managers register again"
         ),
+        Before::Unknown if mark.doubt.is_some() => tracing::error!(
+            code = "log-mark-lost",
+            "{} is missing or damaged: which server wrote the logs, and how it ended, is not known, so resource managers register again",
+            base.join("mark").display()
+        ),
         Before::Closed | Before::Killed | Before::Unknown => {}
     }
     // Tests cannot write as much as a snapshot takes.
@@ -497,17 +502,17 @@ fn cores() -> usize {
 
 fn default_config(file: Option<&Path>, again: bool) -> anyhow::Result<LoadedConfig> {
     let named = || file.map_or("built-in configuration".to_owned(), |file| format!("--config {}", file.display()));
-    let config = config::load(&text).with_context(named)?;
-    config.check_rules().with_context(named)?;
-    for warning in &config.warnings {
-        tracing::warn!(code = "configuration-note", "{}: {warning}", named());
-    }
     let read = |file| fs::read_to_string(file).with_context(|| format!("{}: cannot be read", named()));
     let text = file.map(read).transpose()?.unwrap_or_default();
     if file.is_some() && again && validate::says_nothing(&text) {
         bail!("{}: {}", named(), validate::NOTHING);
     } else if file.is_some() && text.is_empty() {
         tracing::warn!(code = "configuration-note", "{}: it is empty, and the built-in default is in force", named());
+    }
+    let config = config::load(&text).with_context(named)?;
+    config.check_rules().with_context(named)?;
+    for warning in &config.warnings {
+        tracing::warn!(code = "configuration-note", "{}: {warning}", named());
     }
     Ok(config)
 }

@@ -8,6 +8,7 @@ pub(crate) mod disk;
 mod faults;
 pub(crate) mod inherit;
 pub(crate) mod log;
+mod lost;
 pub(crate) mod orders;
 mod registry;
 #[cfg(test)]
@@ -33,25 +34,26 @@ pub use crate::domain::journal::DEFAULT_LIMIT;
 use crate::{
     domain::{
         command::Command,
-        journal::{Journal, Kind, Moment, Output, Refusal, ResourceEvent, Settings},
+        effect::NodeEffect,
+        journal::{Fact, Journal, Kind, Moment, Output, Refusal, ResourceEvent, Settings},
         types::Nanos,
     },
     messages::{
         journal::{
             Agree, Attach, Attached, Begin, Cancel, ConfigureJournal, Drain, End, Ended, Feed, GetOverdue, GetStatus,
-            Known, Missed, Moved, Piece, Post, SetExpiration, Standing, Status, Undrain, live, responses,
+            Moved, Piece, Post, SetExpiration, Standing, Status, Undrain, live, responses,
         },
         partition::Commands,
         rm::Closing,
     },
     store::{
-        eventlog::Record,
+        eventlog::{self, Record},
         journal::{self as files, Directory, is_of_set},
-        resource_set,
+        queue_orders, resource_set,
     },
 };
 
-/// How long it is waited before files are opened again that could not be for the moment.
+/// How long it is waited before files are opened again that could not be.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// What a `JournalActor` is made of.
@@ -78,7 +80,7 @@ pub struct JournalActor {
     log: Log,
     storage: Storage,
     orders: orders::Kept,
-    /// See [`Known::undrained`].
+    /// See [`disk::Loaded::undrained`].
     undrained: Option<BTreeMap<Arc<str>, Nanos>>,
     /// The present resource set as JSON.
     r: Arc<str>,
@@ -107,8 +109,6 @@ enum Storage {
 struct Kept {
     directory: Arc<Mutex<Directory>>,
     exists: bool,
-    /// See [`Known::without_log`].
-    began: bool,
 }
 
 /// Events that belong on disk, with the resource set that they tell of.
@@ -161,19 +161,25 @@ impl JournalActor {
         Moment { wall: nanos(wall), steady: nanos(self.started.elapsed()) }
     }
 
-    /// Reads the directory. Nothing else is handled before that is done. Where it cannot be opened at present it is tried again:
-    /// until then the journal is in memory, and an operator is refused.
+    /// Reads the directory. Nothing else is handled before that is done. Where it cannot be opened it is tried again: until then
+    /// the journal is in memory, with what could be read and what sessions know, and an operator is refused.
     fn load(&mut self, dir: PathBuf, ctx: &mut Context<Self>) {
         let (settings, limit, of_load) = (self.setup.settings, self.log.limit(), dir.clone());
         let load = spawn_blocking(move || disk::load(&of_load, settings, limit + 1));
         ctx.wait(load.into_actor(self).map(move |loaded, actor, ctx| match loaded {
-            Ok(disk::Loaded { passing: Some(why), orders, .. }) => {
-                // Not known, and not without any.
-                actor.orders = orders;
-                actor.not_loaded(dir, why, ctx);
+            Ok(mut loaded) => {
+                let first = matches!(actor.storage, Storage::Memory);
+                match loaded.passing.take() {
+                    Some(why) => {
+                        if first {
+                            actor.take(loaded);
+                        }
+                        actor.not_loaded(dir, why, ctx);
+                    }
+                    None if first => actor.loaded(dir, loaded),
+                    None => actor.loaded_late(dir, loaded, ctx),
+                }
             }
-            Ok(loaded) if matches!(actor.storage, Storage::Memory) => actor.loaded(dir, loaded),
-            Ok(loaded) => actor.loaded_late(dir, loaded, ctx),
             Err(error) => {
                 let why = format!("the journal in {} cannot be read: {error}", dir.display());
                 actor.setup.faults.found(dir, vec![why.clone()], Vec::new());
@@ -187,7 +193,7 @@ impl JournalActor {
             tracing::error!(
                 code = "journal-not-read",
                 partition = %self.setup.partition,
-                "{why}: it is tried again each second; until then what operators drained is not known"
+                "{why}: it is tried again each second; until then what sessions know of drains and orders to queues holds, and new ones are refused"
             );
         }
         self.storage = Storage::Unread(why);
@@ -197,30 +203,46 @@ impl JournalActor {
     /// A session that began meanwhile hears what operators told, and the journal of its nodes, as after a restart.
     fn loaded_late(&mut self, dir: PathBuf, loaded: disk::Loaded, ctx: &mut Context<Self>) {
         tracing::info!(partition = %self.setup.partition, "the journal is read now");
-        let before = self.journal.clone();
+        let (before, own) = (self.journal.clone(), self.standing());
         self.log = Log::new(self.log.limit());
         self.loaded(dir, loaded);
-        let Some((epoch, partition)) = &self.session else { return };
-        let (hosts, notes, orders) = (self.journal.held_hosts(), self.journal.drain_notes(), self.orders.list());
-        let told = [
-            (!hosts.is_empty()).then_some(Command::HoldHosts { hosts, held: true }),
-            (!notes.is_empty()).then_some(Command::NoteDrains(notes)),
-            (!orders.is_empty()).then_some(Command::OrderQueues(orders)),
-        ];
-        let commands: Vec<Command> = told.into_iter().flatten().collect();
-        if !commands.is_empty() {
-            partition.do_send(Commands::of(*epoch, commands));
+        let mut out = self.restore_lost(own.clone(), ctx);
+        if let Some((epoch, partition)) = &self.session {
+            let Standing { hosts, notes, mut orders } = self.standing();
+            let gone: Vec<_> = own.hosts.into_iter().filter(|host| !hosts.contains(host)).collect();
+            let stale = before.status().into_iter().filter(|target| target.online && gone.contains(&target.host));
+            let stale: Vec<_> = stale.filter_map(|target| target.node).collect();
+            let resumed = own.orders.into_iter().filter(|(path, _)| !self.orders.orders.contains_key(path));
+            orders.extend(resumed.map(|(path, _)| (path, None)));
+            let told = [
+                (!gone.is_empty()).then_some(Command::HoldHosts { hosts: gone, held: false }),
+                (!hosts.is_empty()).then_some(Command::HoldHosts { hosts, held: true }),
+                (!notes.is_empty()).then_some(Command::NoteDrains(notes)),
+                (!orders.is_empty()).then_some(Command::OrderQueues(orders)),
+            ];
+            let commands: Vec<Command> = told.into_iter().flatten().collect();
+            if !commands.is_empty() {
+                partition.do_send(Commands::of(*epoch, commands));
+            }
+            let now = self.now();
+            self.journal.take_up(&before, now, &mut out);
+            for node in stale {
+                self.journal.apply(Fact::Node(NodeEffect::Held { node }), now, &mut out);
+            }
         }
-        let mut out = Vec::new();
-        self.journal.take_up(&before, self.now(), &mut out);
         self.commit(out, ctx);
     }
 
-    fn loaded(&mut self, dir: PathBuf, loaded: disk::Loaded) {
-        self.storage = match loaded.directory {
+    /// What operators told before the next session.
+    fn standing(&self) -> Standing {
+        let (hosts, notes) = (self.journal.held_hosts(), self.journal.drain_notes());
+        Standing { hosts, notes, orders: self.orders.list() }
+    }
+
+    fn loaded(&mut self, dir: PathBuf, mut loaded: disk::Loaded) {
+        self.storage = match std::mem::replace(&mut loaded.directory, Err(String::new())) {
             Ok(directory) => {
-                let (exists, began) = (directory.is_kept(), directory.began());
-                Storage::Disk(Kept { exists, began, directory: Arc::new(Mutex::new(directory)) })
+                Storage::Disk(Kept { exists: directory.is_kept(), directory: Arc::new(Mutex::new(directory)) })
             }
             Err(why) => Storage::Broken(why),
         };
@@ -230,7 +252,11 @@ impl JournalActor {
         for fault in &loaded.faults {
             tracing::warn!(code = "journal-fault", partition = %self.setup.partition, "{fault}");
         }
-        self.setup.faults.found(dir, loaded.damage, loaded.faults);
+        self.setup.faults.found(dir, std::mem::take(&mut loaded.damage), std::mem::take(&mut loaded.faults));
+        self.take(loaded);
+    }
+
+    fn take(&mut self, loaded: disk::Loaded) {
         self.journal = loaded.journal;
         self.orders = loaded.orders;
         self.undrained = loaded.undrained;
@@ -293,7 +319,7 @@ impl JournalActor {
     /// Tells the partition what concerns it, and gives the events.
     fn take_out(&self, out: Vec<Output>) -> Batch {
         let (events, commands) = parted(out);
-        // One that is not read yet does not know who drained what is held.
+        // One that is not read yet does not know all that is drained, and what is held by it.
         if let (Some((epoch, partition)), false) = (&self.session, commands.is_empty() || self.is_unread()) {
             partition.do_send(Commands::of(*epoch, commands));
         }
@@ -318,7 +344,7 @@ impl JournalActor {
         self.arm(ctx);
     }
 
-    /// See [`Known::unread`].
+    /// What operators told is not known yet, or not all of it.
     fn is_unread(&self) -> bool {
         matches!(self.storage, Storage::Unread(_))
     }
@@ -330,7 +356,7 @@ impl JournalActor {
             Storage::Disk(kept) => kept.exists,
             Storage::Unread(_) | Storage::Broken(_) => true,
         };
-        let orders = self.orders.change > 0 || self.orders.broken.is_some();
+        let orders = self.orders.change > 0 || self.orders.broken.is_some() || !self.orders.orders.is_empty();
         // Hosts come last: they are looked for one by one.
         let held = self.session.is_some() || !self.streams.is_empty() || on_disk || orders;
         let held = held || !self.journal.held_hosts().is_empty();
@@ -503,42 +529,15 @@ impl Actor for JournalActor {
 }
 
 impl Handler<Begin> for JournalActor {
-    type Result = Known;
+    type Result = Standing;
 
     fn handle(&mut self, msg: Begin, ctx: &mut Self::Context) -> Self::Result {
         self.session = Some((msg.epoch, msg.partition));
         self.moved = None;
         self.journal.begin(self.now());
-        self.commit(Vec::new(), ctx);
-        Known {
-            standing: Standing {
-                hosts: self.journal.held_hosts(),
-                notes: self.journal.drain_notes(),
-                orders: self.orders.list(),
-            },
-            unread: self.is_unread(),
-            without_log: matches!(&self.storage, Storage::Disk(kept) if kept.began),
-            undrained: self.undrained.clone(),
-            without_orders: self.orders.change == 0 && self.orders.broken.is_none(),
-        }
-    }
-}
-
-impl Handler<Missed> for JournalActor {
-    type Result = ();
-
-    fn handle(&mut self, Missed(what): Missed, ctx: &mut Self::Context) {
-        let Some(dir) = self.setup.dir.clone() else { return };
-        let (at, lines) = (disk::stamp(), vec![what]);
-        let told = lines.clone();
-        let report = spawn_blocking(move || files::report(&dir, &at, &lines));
-        ctx.wait(report.into_actor(self).map(|reported, actor, _| {
-            let reported = reported
-                .map_err(|error| error.to_string())
-                .and_then(|reported| reported.map_err(|error| error.to_string()));
-            // Where the report cannot be written it is told by this process all the same.
-            let _ = actor.written((reported, told));
-        }));
+        let out = msg.own.map(|own| self.restore_lost(own, ctx)).unwrap_or_default();
+        self.commit(out, ctx);
+        self.standing()
     }
 }
 
@@ -600,15 +599,6 @@ impl Handler<Undrain> for JournalActor {
 
     fn handle(&mut self, msg: Undrain, _ctx: &mut Self::Context) -> Operation {
         self.operate(|journal, now| journal.plan_undrain(&msg.0, now))
-    }
-}
-
-impl Handler<Agree> for JournalActor {
-    type Result = Operation;
-
-    fn handle(&mut self, msg: Agree, _ctx: &mut Self::Context) -> Operation {
-        self.journal.meet(&msg.hosts, self.now());
-        self.operate(|journal, now| journal.plan_agreement(&msg.nodes, &msg.hosts, &msg.notes, now))
     }
 }
 

@@ -17,7 +17,11 @@ use super::client::{
     net::{Body, Client, Failed},
     trust::Trust,
 };
-use super::{context::ContextArg, out, url};
+use super::{
+    context::ContextArg,
+    out, url,
+    validate::{NOTHING, says_nothing},
+};
 use crate::domain::words::{either, plural};
 use crate::http::api::plan::view::{Change, PartitionPlan, Plan, Setting, Warning};
 
@@ -111,6 +115,10 @@ async fn ask(args: &PlanArgs) -> Result<Answer, Failure> {
     let name = args.config.display();
     let config =
         fs::read(&args.config).map_err(|error| Failure::unknown(format!("{name}: cannot be read: {error}")))?;
+    // At the door an empty text is the server's own configuration; in a file it is none.
+    if says_nothing(&String::from_utf8_lossy(&config)) {
+        return Err(Failure { status: REFUSED, ..Failure::unknown(format!("{name}: {NOTHING}")) });
+    }
     let server = args.server.trim_end_matches('/');
     let query = args.rm.as_deref().map_or(String::new(), |rm| format!("?rm={}", segment(rm)));
     let client = Client::new(server, &args.trust).map_err(Failure::unknown)?;

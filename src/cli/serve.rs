@@ -40,7 +40,7 @@ use tokio::{
     task::spawn_blocking,
 };
 
-use super::out;
+use super::{out, validate};
 use crate::{
     access::{Audit, Rates, audit::Entry},
     actors::{
@@ -245,7 +245,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     if let Some(url) = &args.cluster.advertise {
         access.answer_to(url);
     }
-    let default_config = default_config(args.config.as_deref())?;
+    let default_config = default_config(args.config.as_deref(), false)?;
     let _lock = if args.ephemeral { None } else { Some(data::lock(&args.data)?) };
     let audit = audit::open((!args.ephemeral).then_some(args.data.as_path()))?;
     audit.follow();
@@ -439,6 +439,11 @@ fn keep_logs(
             code = "data-copied",
             "the data directory is a copy: a server may have gone on with what was copied, so resource managers register again"
         ),
+        Before::Unknown if mark.doubt.is_some() => tracing::error!(
+            code = "log-mark-lost",
+            "{} is missing or damaged: which server wrote the logs, and how it ended, is not known, so resource managers register again",
+            base.join("mark").display()
+        ),
         Before::Closed | Before::Killed | Before::Unknown => {}
     }
     // Tests cannot write as much as a snapshot takes.
@@ -495,14 +500,15 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-fn default_config(file: Option<&Path>) -> anyhow::Result<LoadedConfig> {
-    let text = match file {
-        Some(file) => {
-            fs::read_to_string(file).with_context(|| format!("--config {}: cannot be read", file.display()))?
-        }
-        None => String::new(),
-    };
+fn default_config(file: Option<&Path>, again: bool) -> anyhow::Result<LoadedConfig> {
     let named = || file.map_or("built-in configuration".to_owned(), |file| format!("--config {}", file.display()));
+    let read = |file| fs::read_to_string(file).with_context(|| format!("{}: cannot be read", named()));
+    let text = file.map(read).transpose()?.unwrap_or_default();
+    if file.is_some() && again && validate::says_nothing(&text) {
+        bail!("{}: {}", named(), validate::NOTHING);
+    } else if file.is_some() && text.is_empty() {
+        tracing::warn!(code = "configuration-note", "{}: it is empty, and the built-in default is in force", named());
+    }
     let config = config::load(&text).with_context(named)?;
     config.check_rules().with_context(named)?;
     for warning in &config.warnings {
@@ -612,7 +618,7 @@ async fn read_again(
 /// Gives the checksum of the new configuration.
 async fn reload(topology: &Arc<Topology>, file: &Path) -> anyhow::Result<String> {
     let path = file.to_owned();
-    match spawn_blocking(move || default_config(Some(&path))).await? {
+    match spawn_blocking(move || default_config(Some(&path), true)).await? {
         Ok(config) => {
             let checksum = config.checksum.clone();
             tracing::info!(file = %file.display(), checksum, "configuration read again");

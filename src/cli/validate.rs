@@ -71,6 +71,15 @@ fn check(file: &Path, input: &mut impl Read, out: &mut impl Write, err: &mut imp
     }
 }
 
+/// What a server says that is to read such a file again.
+pub(super) const NOTHING: &str = "there is nothing in it, as a write that was cut leaves it: write the whole configuration, or start the server \
+     without --config for the built-in default";
+
+/// A text without a word in it, but for comments.
+pub(super) fn says_nothing(text: &str) -> bool {
+    text.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with('#'))
+}
+
 /// A queue and those below it.
 fn queues(queue: &QueueConf) -> u64 {
     1 + queue.children.iter().map(queues).sum::<u64>()
@@ -101,6 +110,12 @@ mod tests {
         let (accepted, out, err) = checked(b"partitions: [{queues: [{name: root, submitacl: 'a,1b'}]}]");
         assert_eq!((accepted, out.as_str()), (true, told));
         assert!(err.starts_with("FILE:1:48: warning: ") && err.contains("`1b`"), "{err}");
+    }
+
+    #[test]
+    fn what_says_nothing() {
+        assert!(["", "\n \n", "# partitions: []", " # a\n\t\n#b"].into_iter().all(says_nothing));
+        assert!(!["~", "partitions: []", "# a\n{}"].into_iter().any(says_nothing));
     }
 
     #[test]

@@ -174,7 +174,11 @@ fn refusal(method: &Method, path: &str, at: &Point) -> Option<Problem> {
     if (reads && !of_shims) || path == PATH || routes::is_trial(method, path) {
         return None;
     }
-    let detail = format!("this is the past, {} (after record {}): nothing can be changed in it", at.time, at.index);
+    let why = match reads {
+        true => "sessions of shims are not in it, /api/v1/overview has its partitions",
+        false => "nothing can be changed in it",
+    };
+    let detail = format!("this is the past, {} (after record {}): {why}", at.time, at.index);
     Some(Problem::new(StatusCode::CONFLICT, detail))
 }
 
@@ -200,6 +204,8 @@ mod tests {
         ] {
             let problem = refused(&method, path).expect("refused");
             assert!(problem.status == StatusCode::CONFLICT && problem.detail.contains("after record 7"), "{path}");
+            let why = if method == Method::GET { "sessions of shims" } else { "nothing can be changed" };
+            assert!(problem.detail.contains(why), "{path}: {}", problem.detail);
         }
     }
 }

@@ -50,4 +50,6 @@ pub struct Numbered {
     pub range: Option<Range>,
     /// The id with which what comes next begins.
     pub then: u64,
+    /// Some of what was known is damaged, so that what is missing may be there.
+    pub damaged: bool,
 }

@@ -16,40 +16,20 @@ use super::{partition::Commands, rm::Closing};
 use crate::domain::{
     journal::{DrainNote, DrainRequest, Fact, Overdue, Refusal, Target, UndrainRequest},
     queue_order::{OrderRefusal, QueueOrder},
-    types::Nanos,
 };
 
 /// A session of the partition begins: no node is registered. Facts of other sessions are dropped from here on. Answered with
-/// what operators told to stay as it is, as soon as the files are read and a write that is under way is over.
+/// what operators told to stay as it is, as soon as the files were looked at and a write that is under way is over.
 #[derive(Message)]
-#[rtype(result = "Known")]
+#[rtype(result = "Standing")]
 pub struct Begin {
     /// The session.
     pub epoch: u64,
     /// Where drains and undrains by operators go.
     pub partition: Recipient<Commands>,
+    /// What a partition that was there before this process knows of what operators told.
+    pub own: Option<Standing>,
 }
-
-/// The answer to [`Begin`].
-#[derive(Clone, Debug, Default, MessageResponse)]
-pub struct Known {
-    /// What operators told before this session.
-    pub standing: Standing,
-    /// The journal could not be read yet: it says nothing of what operators drained.
-    pub unread: bool,
-    /// No log was there when the journal was opened: where operators had drained something, it is lost.
-    pub without_log: bool,
-    /// It was damaged, and no operator has settled that: what they drained may be lost. When each host was undrained last, as far as
-    /// the log tells.
-    pub undrained: Option<BTreeMap<Arc<str>, Nanos>>,
-    /// No orders to queues were there, in the same way.
-    pub without_orders: bool,
-}
-
-/// Files were missing or damaged, and a partition that was there before knew what was in them.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct Missed(pub String);
 
 /// What operators told before this session.
 #[derive(Clone, Debug, Default, MessageResponse)]
@@ -108,9 +88,9 @@ pub struct Drain(pub DrainRequest);
 pub struct Undrain(pub UndrainRequest);
 
 /// Another server led the partition before: operators have drained these nodes, and of hosts without a node these, and nothing
-/// else.
+/// else. That holds from now on, also where it cannot be written at present.
 #[derive(Message)]
-#[rtype(result = "Result<(), Refusal>")]
+#[rtype(result = "()")]
 pub struct Agree {
     /// Ids of the nodes.
     pub nodes: BTreeSet<Arc<str>>,

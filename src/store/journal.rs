@@ -59,7 +59,7 @@ pub struct Opened {
     pub lines: Lines,
     /// What was found damaged now, for an operator to read. Where it could be written, it is in the report too.
     pub damage: Vec<String>,
-    /// Nothing is known of it yet, and why: it cannot be opened at present, and nothing of it is damaged.
+    /// Nothing is known of it yet, and why: it cannot be opened, and nothing of it is known to be damaged.
     pub passing: Option<String>,
 }
 
@@ -99,8 +99,7 @@ pub fn open(path: &Path, at: &str) -> Opened {
     let (found, counted) = match EventLog::open(path, least).and_then(|found| Ok((found, counted?))) {
         Ok(found) => found,
         Err(error) => {
-            let why = format!("the journal in {} cannot be read: {error}", path.display());
-            return if files::is_passing(&error) { Opened::not_yet(why) } else { Opened::not(why) };
+            return Opened::not_yet(format!("the journal in {} cannot be read: {error}", path.display()));
         }
     };
     let newer = |name: &str, version: u32| {

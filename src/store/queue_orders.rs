@@ -38,10 +38,12 @@ pub struct Loaded {
     pub change: u64,
     /// What was damaged.
     pub damage: Vec<String>,
-    /// They cannot be opened at present, and why; nothing of them is damaged.
+    /// Neither can be opened, and why; nothing of them is damaged.
     pub passing: Option<String>,
-    /// Why nothing may be written: the files are of a later release, or cannot be read.
+    /// Why nothing may be written: the files are of a later release.
     pub broken: Option<String>,
+    /// They do not say all: there may have been more orders.
+    pub lost: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -130,8 +132,7 @@ fn order(text: &str) -> Option<(Arc<str>, QueueOrder)> {
 /// Reads both files. What one of them lacks comes from the other. Blocks.
 pub fn load(dir: &Path) -> Loaded {
     let mut loaded = Loaded::default();
-    let mut found = Vec::new();
-    let mut missing = Vec::new();
+    let (mut found, mut missing, mut unread) = (Vec::new(), Vec::new(), Vec::new());
     for name in [FILE, COPY] {
         let path = dir.join(name);
         match read(&path) {
@@ -141,16 +142,18 @@ pub fn load(dir: &Path) -> Loaded {
             Err(error) => {
                 let why = format!("{} cannot be read: {error}", path.display());
                 if files::is_passing(&error) {
-                    return Loaded { passing: Some(why), ..Loaded::default() };
+                    return Loaded { passing: Some(why), lost: true, ..Loaded::default() };
                 }
-                loaded.broken = Some(why);
+                unread.push(why);
             }
         }
     }
     loaded.damage.extend(loaded.broken.clone());
     if found.is_empty() {
-        return loaded;
+        let passing = unread.pop().filter(|_| loaded.broken.is_none());
+        return Loaded { passing, lost: true, ..loaded };
     }
+    loaded.damage.append(&mut unread);
     for path in missing {
         loaded.damage.push(format!("{} is missing", path.display()));
     }
@@ -163,6 +166,7 @@ pub fn load(dir: &Path) -> Loaded {
             if newest.change < loaded.change {
                 let why = "the newest change of queue.orders is damaged: what was stopped, drained or resumed last may be lost";
                 loaded.damage.push(why.to_owned());
+                loaded.lost = true;
             }
         }
         None => {
@@ -172,6 +176,7 @@ pub fn load(dir: &Path) -> Loaded {
                 loaded.orders.extend(file.orders);
             }
             loaded.damage.push("queue.orders and its copy are damaged: orders may be lost".to_owned());
+            loaded.lost = true;
         }
     }
     loaded
@@ -211,6 +216,15 @@ pub fn write(dir: &Path, change: u64, orders: &Orders) -> Result<(), String> {
 /// # Errors
 /// It could not be written.
 pub fn mend(dir: &Path, at: &str, loaded: &Loaded) -> Result<(), String> {
+    keep_aside(dir, at)?;
+    write(dir, loaded.change + 1, &loaded.orders)
+}
+
+/// Keeps damaged files aside. Blocks.
+///
+/// # Errors
+/// They could not be named so.
+pub fn keep_aside(dir: &Path, at: &str) -> Result<(), String> {
     for name in [FILE, COPY] {
         let path = dir.join(name);
         if path.exists() {
@@ -218,7 +232,7 @@ pub fn mend(dir: &Path, at: &str, loaded: &Loaded) -> Result<(), String> {
                 .map_err(|error| format!("{} cannot be kept aside: {error}", path.display()))?;
         }
     }
-    write(dir, loaded.change + 1, &loaded.orders)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -323,6 +323,43 @@ async fn drains_and_orders_outlive_their_files_where_the_session_goes_on() {
     }
 }
 
+/// As long as files cannot be read, what the log of the session knows holds; when they can, they are.
+#[tokio::test]
+async fn drains_and_orders_hold_while_their_files_cannot_be_read() {
+    let dir = with_drains().await;
+    let mut server = with_data(dir.path());
+    let stop = "/api/v1/partition/default/queue/root.a/stop";
+    assert_eq!(server.send("POST", stop, &json!({"reason": "billing"})).await.0, 200);
+    server.program.kill();
+    let journal = journal(dir.path());
+    let files = ["resource.eventlog", "resource.eventlog.copy", "queue.orders", "queue.orders.copy"];
+    for file in files {
+        fs::rename(journal.join(file), dir.path().join(file)).expect("moved");
+        fs::create_dir(journal.join(file)).expect("made");
+    }
+    let server = with_data(dir.path());
+    let nodes = async || {
+        let all = server.get("/ws/v1/partition/default/nodes").await.1;
+        let of = |node: &Value| (node["nodeID"].to_string(), node["schedulable"] == true);
+        all.as_array().expect("nodes").iter().map(of).collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let expected =
+        [("\"n1\"", false), ("\"n2\"", false), ("\"n3\"", true)].map(|(id, free)| (id.to_owned(), free)).into();
+    health(&server, false).await;
+    assert_eq!(nodes().await, expected);
+    assert_eq!(server.get("/api/v1/partition/default/queue/root.a").await.1["order"]["reason"], "billing");
+    assert_eq!(drain(&server, "drain", "n3").await.0, 503);
+    for file in files {
+        fs::remove_dir(journal.join(file)).expect("removed");
+        fs::rename(dir.path().join(file), journal.join(file)).expect("moved");
+    }
+    health(&server, true).await;
+    assert_eq!(nodes().await, expected);
+    assert_eq!(server.get("/api/v1/partition/default/queue/root.a").await.1["order"]["reason"], "billing");
+    assert_eq!(drain(&server, "drain", "n3").await, (200, json!({})));
+    assert_eq!(server.get(STATUS).await.1["faults"], json!([]));
+}
+
 /// The end of a log is missed also where nobody else knows what was in it.
 #[tokio::test]
 async fn a_log_that_lost_its_end_in_both_files_is_told() {

@@ -51,7 +51,7 @@ impl Rig {
         };
         let journal = JournalActor::start_on(&Arbiter::current(), setup);
         let partition = Partition.start().recipient();
-        journal.send(Begin { epoch: 1, partition }).await.unwrap();
+        journal.send(Begin { epoch: 1, partition, own: None }).await.unwrap();
         Rig(journal)
     }
 

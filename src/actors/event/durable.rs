@@ -152,7 +152,7 @@ impl Durable {
         settings: StoreSettings,
         counters: Arc<EventCounters>,
         clock: Clock,
-    ) -> Result<(Durable, u64, Vec<Row>), OpenError> {
+    ) -> Result<(Durable, u64, Vec<Option<Row>>), OpenError> {
         let (opened, now) = (events::open(directory, beside, limits(&settings), clock)?, clock.now);
         let mut backlog = Backlog::new(opened.gap.as_ref().map_or(opened.next, |gap| gap.from), LIMIT);
         // Nothing is used in a process that begins; a clock that was set back does not make it end before it ended.

@@ -27,6 +27,8 @@ pub struct Numbers {
     unwritten: Vec<Row>,
     /// In the file.
     written: usize,
+    /// Some of the lines were damaged.
+    damaged: bool,
 }
 
 #[derive(Debug, Default)]
@@ -59,9 +61,19 @@ impl Known {
 
 impl Numbers {
     /// As the process before left it, in a log that goes on with this id.
-    pub fn of(rows: Vec<Row>, next: u64) -> Numbers {
-        let mut numbers = Numbers { written: rows.len(), ..Numbers::default() };
-        for Row { rm, id, at } in rows.into_iter().filter(|row| row.at <= next) {
+    pub fn of(rows: Vec<Option<Row>>, next: u64) -> Numbers {
+        let (damaged, mut place) = (rows.contains(&None), 0);
+        let mut numbers = Numbers { written: rows.len(), damaged, ..Numbers::default() };
+        for row in rows {
+            let Some(Row { rm, id, at }) = row else {
+                // Whatever ended or began there: nobody is counted on from before it.
+                numbers.of.values_mut().for_each(|known| known.end(place));
+                continue;
+            };
+            if at > next {
+                continue;
+            }
+            place = at;
             let known = numbers.of.entry(rm).or_default();
             match id {
                 Some(id) => known.begin(id, at),
@@ -197,7 +209,7 @@ impl Numbers {
         let behind = kept.partition_point(|range| range.id <= from);
         let range = kept[..behind].last().filter(|_| from < next).copied();
         let then = kept.get(behind).map_or(next, |range| range.id);
-        Some(Numbered { lowest, next, from, range, then })
+        Some(Numbered { lowest, next, from, range, then, damaged: self.damaged })
     }
 }
 
@@ -239,8 +251,8 @@ mod tests {
         // The next process finds the same, and counts on from none of them.
         let rows = numbers.unwritten();
         assert_eq!(rows.len(), 4);
-        let mut before = vec![Row { rm: rm(), id: Some(0), at: 100 }];
-        before.extend(rows);
+        let mut before = vec![Some(Row { rm: rm(), id: Some(0), at: 100 })];
+        before.extend(rows.into_iter().map(Some));
         let mut numbers = Numbers::of(before, 140);
         assert_eq!(numbers.find("rm-1", Look::Lowest, 0), None, "its log says how far it is");
         numbers.stands(&rm(), Some(24));
@@ -270,6 +282,17 @@ mod tests {
         numbers.note(&rm(), Some(5), 3, 12);
         assert_eq!(found(&numbers, 4), (Some((0, 0, Some(12))), 5));
         assert_eq!(found(&numbers, 7), (Some((5, 12, None)), 8));
+    }
+
+    #[test]
+    fn behind_a_damaged_line_nothing_is_counted_on() {
+        let row = |rm: &str, id, at| Some(Row { rm: rm.into(), id, at });
+        let rows = vec![row("rm-1", Some(0), 0), row("rm-2", Some(0), 50), None, row("rm-1", Some(90), 200)];
+        let mut numbers = Numbers::of(rows, 300);
+        numbers.stands(&rm(), Some(120));
+        assert_eq!(found(&numbers, 7), (Some((0, 0, Some(50))), 90));
+        assert_eq!(found(&numbers, 95), (Some((90, 200, Some(300))), 120));
+        assert!(numbers.find("rm-1", Look::Id(7), 0).is_some_and(|found| found.damaged));
     }
 
     #[test]

@@ -40,50 +40,31 @@ pub struct Loaded {
     pub damage: Vec<String>,
     /// Lines of the log that say nothing, each with its place.
     pub faults: Vec<String>,
-    /// As in the answer to `Begin`.
+    /// Where drains may be lost, since the log is missing, not read yet, or was damaged and no operator has settled that: when each
+    /// host was undrained last, as far as the log tells.
     pub undrained: Option<BTreeMap<Arc<str>, Nanos>>,
-    /// Nothing is known yet, and why: the files cannot be opened at present, and it is to be tried again.
+    /// Some of it is not known yet, and why: files cannot be opened, and it is to be tried again.
     pub passing: Option<String>,
-}
-
-impl Loaded {
-    fn not_yet(why: String, settings: Settings) -> Loaded {
-        Loaded {
-            directory: Err(why.clone()),
-            journal: Journal::new(settings, Vec::new(), 0),
-            orders: Kept { broken: Some(why.clone()), ..Kept::default() },
-            records: Vec::new(),
-            damage: Vec::new(),
-            faults: Vec::new(),
-            undrained: None,
-            passing: Some(why),
-        }
-    }
 }
 
 /// Reads a directory. The newest `keep` events are given back. Nothing that is found there stops the start: it is told.
 pub fn load(dir: &Path, settings: Settings, keep: usize) -> Loaded {
-    #[cfg(test)]
-    if dir.with_extension("busy").exists() {
-        return Loaded::not_yet("a test says so".to_owned(), settings);
-    }
     let at = stamp();
     // Before the journal's own files are mended: that is done once.
     let (orders, reported) = (queue_orders::load(dir), journal::read_report(dir));
     let report = |error: &io::Error| format!("the report of damage in {} cannot be read: {error}", dir.display());
-    if let Some(why) = orders.passing.clone().or_else(|| Some(report(reported.as_ref().err()?))) {
-        return Loaded::not_yet(why, settings);
-    }
     let opened = journal::open(dir, &at);
-    if let Some(why) = opened.passing {
-        return Loaded::not_yet(why, settings);
-    }
+    let unread = orders.passing.clone().or_else(|| Some(report(reported.as_ref().err()?)));
+    let mut passing = opened.passing.or(unread);
     let (known, expiration) = opened.set.unwrap_or_default();
     let mut journal = Journal::new(settings, known, expiration);
     let (mut records, mut faults) = (VecDeque::new(), Faults::default());
     let log = dir.join(eventlog::FILE);
-    let damaged = !opened.damage.is_empty() || reported.as_ref().is_ok_and(|lines| !lines.is_empty());
-    let mut undrained = damaged.then(BTreeMap::new);
+    let lost = passing.is_some()
+        || !opened.damage.is_empty()
+        || opened.directory.as_ref().is_ok_and(Directory::began)
+        || reported.as_ref().is_ok_and(|lines| !lines.is_empty());
+    let mut undrained = lost.then(BTreeMap::new);
     let scanned = opened.lines.scan(|line, record| {
         let place = |why: String| format!("{} line {line}: {why}", log.display());
         let record = match record {
@@ -104,46 +85,42 @@ pub fn load(dir: &Path, settings: Settings, keep: usize) -> Loaded {
             records.pop_front();
         }
     });
-    let mut directory = opened.directory;
     let mut damage = opened.damage;
     if let Err(error) = scanned {
-        if files::is_passing(&error) {
-            return Loaded::not_yet(format!("{} cannot be read: {error}", log.display()), settings);
-        }
-        let why = format!("{} cannot be read to its end: {error}", log.display());
-        damage.push(why.clone());
-        directory = Err(why);
+        passing.get_or_insert(format!("{} cannot be read to its end: {error}", log.display()));
+        undrained.get_or_insert_default();
     }
     let faults = faults.finish();
     if !damage.is_empty() && !faults.is_empty() {
         // They are new, as the lines are. Where they cannot be written they are told all the same.
         let _ = journal::report(dir, &at, &faults);
     }
-    let (orders, found) = mend_orders(dir, &at, orders);
+    let (orders, found) = mend_orders(dir, &at, orders, passing.is_some());
     damage.extend(found);
     let reported = journal::read_report(dir).or(reported).unwrap_or_default();
     damage.retain(|new| !reported.iter().any(|line| line.ends_with(new)));
     let damage = reported.into_iter().chain(damage).collect();
-    Loaded { directory, journal, orders, records: records.into(), damage, faults, undrained, passing: None }
+    let directory = passing.clone().map_or(opened.directory, Err);
+    Loaded { directory, journal, orders, records: records.into(), damage, faults, undrained, passing }
 }
 
-/// Mends the orders to queues where they are damaged. Gives what was found.
-fn mend_orders(dir: &Path, at: &str, loaded: queue_orders::Loaded) -> (Kept, Vec<String>) {
+/// Mends the orders to queues where they are damaged, unless all is read again soon (`later`). Gives what was found.
+fn mend_orders(dir: &Path, at: &str, loaded: queue_orders::Loaded, later: bool) -> (Kept, Vec<String>) {
     let mut damage = loaded.damage.clone();
-    let mut broken = loaded.broken.clone();
-    let mut change = loaded.change;
-    if broken.is_none() && !damage.is_empty() {
+    let (broken, lost) = (loaded.broken.clone(), loaded.lost);
+    let (mut change, mut unmended) = (loaded.change, false);
+    if broken.is_none() && !damage.is_empty() && !later {
         // Reported before it is mended: a crash in between tells of it twice, not never.
         let told = journal::report(dir, at, &damage);
         match told.map_err(|error| error.to_string()).and_then(|()| queue_orders::mend(dir, at, &loaded)) {
             Ok(()) => change += 1,
             Err(why) => {
                 damage.push(format!("queue.orders cannot be mended: {why}"));
-                broken = Some(why);
+                unmended = true;
             }
         }
     }
-    (Kept { orders: loaded.orders, change, broken }, damage)
+    (Kept { orders: loaded.orders, change, broken, lost, unmended }, damage)
 }
 
 /// The time, for names of files and reports.

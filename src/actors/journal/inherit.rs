@@ -22,7 +22,7 @@ pub fn inherit(base: &Path, partition: &str, standing: Standing, now: Nanos) -> 
     let dir = disk::directory(base, partition);
     let loaded = disk::load(&dir, Settings::default(), DEFAULT_LIMIT);
     let (mut journal, known) = (loaded.journal, loaded.orders);
-    if let Some(why) = loaded.damage.first().or(known.broken.as_ref()) {
+    if let Some(why) = loaded.damage.first().or(known.broken.as_ref()).or(loaded.passing.as_ref()) {
         return Err(format!("{}: {why}", dir.display()));
     }
     let mut log = Log::new(DEFAULT_LIMIT);

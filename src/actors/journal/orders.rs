@@ -6,7 +6,7 @@ use std::sync::Arc;
 use actix::prelude::*;
 use tokio::task::spawn_blocking;
 
-use super::{JournalActor, Storage};
+use super::{JournalActor, Storage, disk::stamp};
 use crate::{
     domain::queue_order::{OrderRefusal, QueueOrder},
     messages::journal::KeepOrders,
@@ -22,6 +22,10 @@ pub struct Kept {
     pub change: u64,
     /// Why none may be written.
     pub broken: Option<String>,
+    /// Some may be lost.
+    pub lost: bool,
+    /// Damaged files are there, to be kept aside before others are written.
+    pub unmended: bool,
 }
 
 impl Kept {
@@ -52,13 +56,16 @@ impl Handler<KeepOrders> for JournalActor {
             _ => self.orders.broken.clone(),
         };
         let dir = self.setup.dir.clone();
-        let orders = after.clone();
+        let (orders, unmended) = (after.clone(), self.orders.unmended);
         let written = async move {
             let Some(dir) = dir else { return Ok(()) };
             if let Some(why) = broken {
                 return Err(why);
             }
             let written = spawn_blocking(move || {
+                if unmended {
+                    queue_orders::keep_aside(&dir, &stamp())?;
+                }
                 queue_orders::write(&dir, change, &orders).inspect_err(|_| {
                     // One of the two files may have it; nobody was told that it holds.
                     let _ = queue_orders::write(&dir, change + 1, &before);
@@ -73,6 +80,7 @@ impl Handler<KeepOrders> for JournalActor {
             match written {
                 Ok(()) => {
                     actor.orders.orders = after;
+                    actor.orders.unmended = false;
                     Ok(())
                 }
                 Err(why) => {

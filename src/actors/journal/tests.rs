@@ -1,5 +1,7 @@
 //! The actor: messages in and out on a paused clock.
 
+mod unread;
+
 use std::path::Path;
 
 use futures::FutureExt as _;
@@ -39,6 +41,12 @@ impl Handler<Commands> for Partition {
                 Command::DrainOverdue(nodes) => format!("{} overdue {}", msg.epoch, nodes.join(",")),
                 // What is said goes with the hold.
                 Command::NoteDrains(_) => continue,
+                Command::OrderQueues(orders) => {
+                    let path = |(path, order): &(Arc<str>, Option<_>)| {
+                        format!("{} {path}", if order.is_some() { "stopped" } else { "resumed" })
+                    };
+                    format!("{} {}", msg.epoch, orders.iter().map(path).collect::<Vec<_>>().join(","))
+                }
                 other => panic!("{other:?}"),
             };
             self.seen.lock().unwrap().push(text);
@@ -72,7 +80,12 @@ impl Rig {
 
     /// Gives the hosts to hold.
     async fn begin(&self, epoch: u64) -> Vec<Arc<str>> {
-        self.journal.send(Begin { epoch, partition: self.partition.clone().recipient() }).await.unwrap().standing.hosts
+        self.go_on(epoch, None).await.hosts
+    }
+
+    /// The session was there before, and knows this. Gives what holds.
+    async fn go_on(&self, epoch: u64, own: Option<Standing>) -> Standing {
+        self.journal.send(Begin { epoch, partition: self.partition.clone().recipient(), own }).await.unwrap()
     }
 
     async fn register(&self, epoch: u64, hosts: &[&str]) {
@@ -591,7 +604,7 @@ async fn of_a_forgotten_resource_manager_only_what_operators_told_is_kept() {
     let journals = Journals::new(Arbiter::current(), None, Settings::default());
     let partition = Partition::default().start();
     let session = async |journal: &Addr<JournalActor>| {
-        journal.send(Begin { epoch: 1, partition: partition.clone().recipient() }).await.unwrap();
+        journal.send(Begin { epoch: 1, partition: partition.clone().recipient(), own: None }).await.unwrap();
         let nodes = Fact::Node(NodeEffect::Registered {
             node: "n1".into(),
             host: "n1".into(),
@@ -620,44 +633,4 @@ async fn of_a_forgotten_resource_manager_only_what_operators_told_is_kept() {
     journals.forget("rm");
     assert!(!there("[rm]blank") && there("[rm]drained") && there("[other]blank"));
     assert!(journals.of("[rm]drained") == drained);
-}
-
-#[actix::test]
-async fn a_journal_that_cannot_be_opened_for_the_moment_is_read_when_it_can() {
-    tokio::time::pause();
-    let base = tempfile::tempdir().unwrap();
-    let (dir, busy) = (&base.path().join("journal"), base.path().join("journal.busy"));
-    let rig = Rig::start(Some(dir), 100);
-    rig.begin(1).await;
-    rig.register(1, &FOUR).await;
-    pass(150).await;
-    rig.drain("1").await.unwrap();
-
-    std::fs::write(&busy, "").unwrap();
-    let rig = Rig::start(Some(dir), 100);
-    let begin = Begin { epoch: 2, partition: rig.partition.clone().recipient() };
-    let known = rig.journal.send(begin).await.unwrap();
-    assert!(known.standing.hosts.is_empty() && !known.without_log && !known.without_orders, "{known:?}");
-    assert!(known.unread);
-    // Others first: ranks are those of the directory all the same.
-    rig.register(2, &["n3", "n1", "n9"]).await;
-    // A session that goes on holds what its log says: that the journal does not know it means nothing yet.
-    let held = Fact::Node(NodeEffect::Held { node: "node-n1".into() });
-    rig.journal.send(Post { epoch: 2, facts: vec![held] }).await.unwrap();
-    pass(3_000).await;
-    assert!(matches!(rig.drain("n3").await, Err(Refusal::Disk(why)) if why.contains("a test says so")));
-    assert_eq!((rig.faults.all(), rig.told()), (vec!["a test says so".to_owned()], Vec::new()));
-
-    std::fs::remove_file(busy).unwrap();
-    pass(1_500).await;
-    assert!(rig.faults.all().is_empty());
-    // What is here is drained, and what comes will be.
-    assert_eq!(rig.told(), ["2 true hosts n1", "2 true node-n1"]);
-    rig.drain("n3").await.unwrap();
-    let status = rig.journal.send(GetStatus).await.unwrap();
-    let shown = status.targets.iter().map(|target| (&*target.host, target.online, target.drain.is_some()));
-    let expected =
-        [("n0", false, false), ("n1", true, true), ("n2", false, false), ("n3", true, true), ("n9", true, false)];
-    assert_eq!(shown.collect::<Vec<_>>(), expected);
-    assert!(rig.history().await.iter().any(|event| event.starts_with("drain idset=1 ")));
 }

@@ -1,12 +1,7 @@
 //! A partition and its journal: the session begins with what operators drained before, nodes are told of batch by batch,
 //! the session ends.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    pin::pin,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
 use actix::prelude::*;
 use tokio::{sync::Mutex, time::timeout};
@@ -17,9 +12,9 @@ use super::{
 };
 use crate::{
     actors::journal::JournalActor,
-    domain::{command::Command, effect::NodeEffect, journal::Fact, types::Nanos, words::plural},
+    domain::{command::Command, effect::NodeEffect, journal::Fact},
     messages::{
-        journal::{Agree, Begin, End, KeepOrders, Known, Missed, Post, Standing},
+        journal::{Agree, Begin, End, KeepOrders, Post, Standing},
         partition::Alive,
     },
 };
@@ -60,13 +55,6 @@ impl Link {
         }
     }
 
-    /// The journal reports what its files lack.
-    fn missed(&self, what: String) {
-        if let Some(journal) = &self.journal {
-            journal.do_send(Missed(what));
-        }
-    }
-
     /// Takes note of what happened to a node.
     pub(super) fn note(&mut self, effect: &NodeEffect) {
         // That a node lives is heard by its conversation.
@@ -98,7 +86,7 @@ impl Link {
 
 /// What the journal says of a session that begins. Without it nodes that operators drained would get allocations, so it is
 /// waited for however long it takes, and told of in the log.
-async fn answered(asked: Request<JournalActor, Begin>, partition: Arc<str>) -> Result<Known, MailboxError> {
+async fn answered(asked: Request<JournalActor, Begin>, partition: Arc<str>) -> Result<Standing, MailboxError> {
     let mut asked = pin!(asked);
     loop {
         match timeout(PATIENCE, &mut asked).await {
@@ -112,65 +100,20 @@ async fn answered(asked: Request<JournalActor, Begin>, partition: Arc<str>) -> R
     }
 }
 
-/// Hosts that a partition knows as drained, and its journal does not: unless they were undrained after that, and only the journal heard it.
-fn drained_since(own: &Standing, known: &Standing, undrained: &BTreeMap<Arc<str>, Nanos>) -> BTreeSet<Arc<str>> {
-    let known: BTreeSet<_> = known.hosts.iter().collect();
-    let since: BTreeMap<_, _> = own.notes.iter().map(|(host, note)| (host, note.since)).collect();
-    let is_later = |host: &Arc<str>| undrained.get(host).zip(since.get(host)).is_some_and(|(end, since)| end >= since);
-    own.hosts.iter().filter(|host| !known.contains(host) && !is_later(host)).cloned().collect()
-}
-
 impl PartitionActor {
-    /// What operators told as the journal and this partition know it together: files that are missing or damaged do not say that
-    /// something was never drained, and what was in them holds (a drain is never lost).
-    fn restore_lost(&self, known: Known) -> Standing {
-        let Known { mut standing, unread, without_log, undrained, without_orders } = known;
-        if !self.link.restored || self.link.shared {
-            return standing;
-        }
-        let own = standing_of(&self.partition);
-        if unread {
-            // It tells what it has when it is read.
-            return Standing { orders: standing.orders, ..own };
-        }
-        let lost = match undrained.or_else(|| without_log.then(BTreeMap::new)) {
-            Some(undrained) => drained_since(&own, &standing, &undrained),
-            None => BTreeSet::new(),
-        };
-        if !lost.is_empty() {
-            let what = if without_log { "and its copy are missing" } else { "is damaged" };
-            let told = plural(lost.len(), "host");
-            self.link.missed(format!(
-                "resource.eventlog {what}: the log of the session knows {told} that operators drained; when and by whom is lost"
-            ));
-            standing.notes.extend(own.notes.into_iter().filter(|(host, _)| lost.contains(host)));
-            standing.hosts.extend(lost);
-            let (hosts, notes) = (standing.hosts.iter().cloned().collect(), standing.notes.iter().cloned().collect());
-            self.link.agree(Agree { nodes: BTreeSet::new(), hosts, notes });
-        }
-        if without_orders && !own.orders.is_empty() {
-            let told = plural(own.orders.len(), "queue");
-            self.link.missed(format!(
-                "queue.orders and its copy are missing: the log of the session knows {told} that operators stopped or drain"
-            ));
-            self.keep_orders(&standing.orders);
-            standing.orders = own.orders;
-        }
-        standing
-    }
-
     /// Asks the journal what operators drained. Nothing else is handled before it answered, so that no node gets an
     /// allocation that it must not have, and readers see what they wrote.
     pub(super) fn begin_journal(&mut self, ctx: &mut Context<Self>) {
         let Some(journal) = &self.link.journal else { return };
-        let begin = Begin { epoch: self.setup.epoch, partition: ctx.address().recipient() };
+        let own = (self.link.restored && !self.link.shared).then(|| standing_of(&self.partition));
+        let begin = Begin { epoch: self.setup.epoch, partition: ctx.address().recipient(), own };
         let inherited = self.link.inherited.take();
         if let Some(Standing { hosts, notes, .. }) = &inherited {
             let (hosts, notes) = (hosts.iter().cloned().collect(), notes.iter().cloned().collect());
             self.link.agree(Agree { nodes: BTreeSet::new(), hosts, notes });
         }
         let asked = answered(journal.send(begin), self.setup.internal.clone()).into_actor(self);
-        ctx.wait(asked.map(|answer, actor, ctx| match answer.map(|known| actor.restore_lost(known)) {
+        ctx.wait(asked.map(|answer, actor, ctx| match answer {
             Ok(Standing { orders, .. }) if actor.link.restored && actor.link.shared => actor.hand_down(&orders),
             Ok(known) if inherited.is_some() => {
                 let Standing { hosts, notes, orders } = inherited.unwrap_or_default();
@@ -224,7 +167,7 @@ mod tests {
     use super::*;
     use crate::{
         actors::journal::{DEFAULT_LIMIT, JournalSetup},
-        domain::journal::{DrainNote, Settings},
+        domain::journal::Settings,
         messages::partition::Commands,
     };
 
@@ -238,21 +181,6 @@ mod tests {
         type Result = ();
 
         fn handle(&mut self, _msg: Commands, _ctx: &mut Self::Context) {}
-    }
-
-    #[test]
-    fn a_drain_of_which_a_damaged_journal_knows_nothing_holds_unless_it_was_taken_back_later() {
-        let note = |since| DrainNote { since: Nanos(since), reason: None, deadline: None };
-        let hosts = |hosts: &[&str]| hosts.iter().map(|host| Arc::from(*host)).collect::<Vec<Arc<str>>>();
-        let own = Standing {
-            hosts: hosts(&["known", "lost", "again", "back", "unsaid"]),
-            notes: ["known", "lost", "again", "back"].map(|host| (host.into(), note(5))).into(),
-            orders: Vec::new(),
-        };
-        let known = Standing { hosts: hosts(&["known", "more"]), ..Standing::default() };
-        let undrained = [("again".into(), Nanos(4)), ("back".into(), Nanos(6))].into();
-        let lost = drained_since(&own, &known, &undrained);
-        assert_eq!(lost.into_iter().collect::<Vec<_>>(), hosts(&["again", "lost", "unsaid"]));
     }
 
     #[actix::test]
@@ -272,7 +200,7 @@ mod tests {
         busy.spawn_fn(move || {
             let _ = gate.recv();
         });
-        let begin = Begin { epoch: 1, partition: Silent.start().recipient() };
+        let begin = Begin { epoch: 1, partition: Silent.start().recipient(), own: None };
         let asked = actix::spawn(answered(journal.send(begin), "[rm-1]default".into()));
         tokio::time::sleep(PATIENCE * 3).await;
         assert!(!asked.is_finished());

@@ -161,6 +161,11 @@ fn examine(logs: &Logs, dir: &Path, before: Before, progress: &Progress) -> Resu
         let why = log::why_untitled(dir).map(|why| format!(" ({why})")).unwrap_or_default();
         return Err(format!("log {}: no file of it says whose it is{why}", dir.display()));
     };
+    if before == Before::Unknown {
+        // The id of the server that wrote them went with its mark.
+        let why = "log/mark is missing or damaged, and only it says which server wrote the log and how it ended";
+        return Ok(Some(Found { damaged: true, ..Found::lost(rm, why) }));
+    }
     let title = logs.title(&rm);
     let first = segments.first().map_or(1, |(first, _)| *first);
     let (mut replay, snapshot) = newest_snapshot(dir, &title, first).map_err(unreadable)?;

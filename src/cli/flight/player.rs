@@ -118,5 +118,7 @@ impl Player {
 /// # Errors
 /// The snapshot cannot be used.
 pub fn beginning(flight: &Flight) -> Result<Replay, String> {
-    flight.snapshot.as_ref().map_or_else(|| Ok(Replay::default()), Replay::of)
+    let state = flight.snapshot.as_ref().map_or_else(|| Ok(Replay::default()), Replay::of);
+    // What its state lacks may be behind the place that is damaged.
+    state.map_err(|why| flight.damage.clone().unwrap_or(why))
 }

@@ -94,10 +94,16 @@ impl Access {
                 Some(_) => {}
             }
         }
-        if let Some(tokens) = tokens.as_ref().filter(|tokens| tokens.is_empty() && issuer.is_none()) {
+        let access = Access { tokens, certificate, clients, issuer, watched, allowed: args.allow_origin.clone() };
+        access.look_for_tokens();
+        Ok(access)
+    }
+
+    /// Tells where nobody has one.
+    fn look_for_tokens(&self) {
+        if let Some(tokens) = self.tokens.as_ref().filter(|tokens| tokens.is_empty() && self.issuer.is_none()) {
             tracing::warn!(code = "no-tokens", file = %tokens.file().display(), "no tokens in the file: nobody is let in");
         }
-        Ok(Access { tokens, certificate, clients, issuer, watched, allowed: args.allow_origin.clone() })
     }
 
     /// TLS for a door that speaks these protocols.
@@ -151,7 +157,10 @@ impl Access {
         let told = |difference| format!("{}: {}; {difference}", tokens.file().display(), plural(tokens.len(), "token"));
         let read = read.map(told);
         match &read {
-            Ok(_) => tracing::info!(file = %tokens.file().display(), tokens = tokens.len(), "tokens read again"),
+            Ok(_) => {
+                tracing::info!(file = %tokens.file().display(), tokens = tokens.len(), "tokens read again");
+                self.look_for_tokens();
+            }
             Err(error) => tracing::error!(code = "tokens-unread", "{error}; the tokens stay as they are"),
         }
         Some(read)

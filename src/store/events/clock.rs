@@ -6,11 +6,14 @@
 
 use crate::domain::{types::Nanos, words::plural};
 
+/// The clock is looked at more often than that: what passes between two looks is nothing to doubt, however short events are kept.
+const OFTEN: Nanos = Nanos::from_secs(60);
+
 /// See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Believed {
     until: Nanos,
-    /// Nothing is there that could be lost, or an operator vouches for the clock.
+    /// An operator vouches for the clock.
     anything: bool,
     /// The clock is further ahead than is believed, and says this.
     doubted: Option<Nanos>,
@@ -27,9 +30,10 @@ impl Believed {
         Believed { until: now, anything: true, doubted: None }
     }
 
-    /// The clock says `now`, and events may be of this age, 0: of any. Gives the time that is believed.
-    pub fn look(&mut self, now: Nanos, age: Nanos) -> Nanos {
-        let ahead = age > Nanos::ZERO && now.minus(self.until) > age && !self.anything;
+    /// The clock says `now`, and events may be of this age, 0: of any; where none is `stored`, none can be lost, and the clock is
+    /// believed. Gives the time that is believed.
+    pub fn look(&mut self, now: Nanos, age: Nanos, stored: bool) -> Nanos {
+        let ahead = stored && age > Nanos::ZERO && now.minus(self.until) > age.max(OFTEN) && !self.anything;
         let known = self.doubted.is_some();
         self.doubted = ahead.then_some(now);
         match self.doubt() {
@@ -70,16 +74,20 @@ mod tests {
     #[test]
     fn a_clock_is_believed_as_far_as_events_are_kept() {
         let mut believed = Believed::until(day(100));
-        assert_eq!(believed.look(day(107), day(7)), day(107));
-        assert_eq!(believed.look(day(90), day(7)), day(107), "it was set back");
-        assert_eq!(believed.look(day(116), day(7)), day(107), "too far");
+        assert_eq!(believed.look(day(107), day(7), true), day(107));
+        assert_eq!(believed.look(day(90), day(7), true), day(107), "it was set back");
+        assert_eq!(believed.look(day(116), day(7), true), day(107), "too far");
         assert!(believed.doubt().unwrap().contains("9 days ahead"));
-        assert_eq!(believed.look(day(108), day(7)), day(108), "it was set right");
+        assert_eq!(believed.look(day(108), day(7), true), day(108), "it was set right");
         assert!(believed.doubt().is_none());
         // Kept for longer, or for ever.
-        assert_eq!(believed.look(day(138), day(30)), day(138));
-        assert_eq!(believed.look(day(1_000), Nanos::ZERO), day(1_000));
+        assert_eq!(believed.look(day(138), day(30), true), day(138));
+        assert_eq!(believed.look(day(1_000), Nanos::ZERO, true), day(1_000));
+        assert_eq!(believed.look(day(2_000), day(7), false), day(2_000), "nothing is there that could be lost");
+        let later = day(2_000).plus(Nanos::from_secs(10));
+        assert_eq!(believed.look(later, Nanos::from_secs(1), true), later, "between two looks");
+        assert_eq!(believed.look(day(2_008), day(7), true), later, "something is");
         let mut anything = Believed::anything(day(5));
-        assert_eq!(anything.look(day(5_000), day(7)), day(5_000));
+        assert_eq!(anything.look(day(5_000), day(7), true), day(5_000));
     }
 }

@@ -348,6 +348,25 @@ fn a_clock_that_is_wrong_at_the_start_deletes_nothing() {
 }
 
 #[test]
+fn a_clock_that_goes_wrong_in_the_first_process_deletes_nothing() {
+    let directory = directory();
+    let mut opened = super::open(directory.path(), None, DAYS, clock(0, false)).unwrap();
+    opened.writer.prune(hours(9 * 24));
+    assert_eq!(opened.writer.doubt(), None, "nothing is there yet, and the clock may just have been set");
+    for (id, hour) in (0..).zip([216, 217, 217 + 30 * 24, 218 + 30 * 24]) {
+        opened.writer.write(&[at(id, hour)], hours(hour)).unwrap();
+    }
+    assert!(opened.writer.doubt().unwrap().contains("30 days ahead"));
+    opened.writer.prune(hours(218));
+    assert_eq!(opened.writer.doubt(), None, "it was set right");
+    opened.writer.close(4).unwrap();
+    // As far as the process before believed it.
+    let mut opened = super::open(directory.path(), None, DAYS, clock(217 + 30 * 24, false)).unwrap();
+    opened.writer.prune(hours(217 + 30 * 24));
+    assert!(opened.writer.doubt().is_some() && lowest(&opened) == 0);
+}
+
+#[test]
 fn while_nothing_happens_nothing_grows_old() {
     let directory = directory();
     ten_days(directory.path(), DAYS);

@@ -1,5 +1,6 @@
 //! Which ids events have in the logs of their resource managers, beside the events: a line for each place from which they are
-//! counted (see `actors::event::numbers`). Without it events are as they were, and nobody reads them by those ids.
+//! counted (see `actors::event::numbers`), with a checksum; releases before wrote none. Without it events are as they were, and nobody
+//! reads them by those ids.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -34,19 +35,24 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// That of a directory, and what is in it. What is no line of it is passed over: a kill may have cut the last one.
+    /// That of a directory, and what is in it; `None` for lines that are damaged. What a kill has cut is passed over.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn open(directory: &Path) -> io::Result<(Numbers, Vec<Row>)> {
+    pub fn open(directory: &Path) -> io::Result<(Numbers, Vec<Option<Row>>)> {
         let path = directory.join("numbers");
-        let rows = match fs::read(&path) {
-            Ok(bytes) => {
-                bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
-            }
+        let rows: Vec<_> = match fs::read(&path) {
+            Ok(bytes) => bytes.split(|byte| *byte == b'\n').filter_map(row).collect(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error),
         };
+        if let lines @ 1.. = rows.iter().filter(|row| row.is_none()).count() {
+            tracing::error!(
+                code = "events-damaged",
+                path = %path.display(), lines,
+                "what says which ids events have in the logs of their resource managers is damaged: by those ids some are a gap"
+            );
+        }
         Ok((Numbers { path, file: None, unsynced: false }, rows))
     }
 
@@ -63,8 +69,7 @@ impl Numbers {
         // The first may follow what a kill has cut.
         let mut bytes = if self.file.is_none() && !instead { b"\n".to_vec() } else { Vec::new() };
         for row in rows {
-            serde_json::to_writer(&mut bytes, row)?;
-            bytes.push(b'\n');
+            bytes.extend_from_slice(files::checked(&serde_json::to_string(row)?).as_bytes());
         }
         if instead {
             self.file = None;
@@ -96,9 +101,45 @@ impl Numbers {
     }
 }
 
+/// What a line says; `Some(None)`: it is damaged.
+fn row(line: &[u8]) -> Option<Option<Row>> {
+    let with_sum = str::from_utf8(line).ok().and_then(|line| line.rsplit_once(' ')).filter(|(_, sum)| sum.len() == 8);
+    let json = match with_sum {
+        Some((json, _)) => (files::checked(json).as_bytes() == [line, b"\n"].concat()).then_some(json.as_bytes()),
+        None => Some(line),
+    };
+    match json.map(serde_json::from_slice) {
+        Some(Ok(row)) => Some(Some(row)),
+        Some(Err(error)) if error.is_eof() => None,
+        _ => Some(None),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_flipped_bit_is_told_and_lines_without_a_checksum_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let row = |id| Row { rm: "rm 1".into(), id: Some(id), at: id };
+        let (mut numbers, _) = Numbers::open(directory.path()).unwrap();
+        numbers.write(&[row(0), row(7)], true).unwrap();
+        let whole = fs::read(numbers.path()).unwrap();
+        let end = whole.iter().position(|byte| *byte == b'\n').unwrap();
+        for at in 0..end {
+            for bit in 0..8 {
+                let mut bytes = whole.clone();
+                bytes[at] ^= 1 << bit;
+                fs::write(numbers.path(), bytes).unwrap();
+                let rows = Numbers::open(directory.path()).unwrap().1;
+                assert!(rows.contains(&None) && rows.last() == Some(&Some(row(7))), "byte {at} bit {bit}: {rows:?}");
+                assert!(!rows[..rows.len() - 1].iter().any(Option::is_some), "byte {at} bit {bit}: {rows:?}");
+            }
+        }
+        fs::write(numbers.path(), "{\"rm\":\"rm 1\",\"id\":7,\"at\":7}\n").unwrap();
+        assert_eq!(Numbers::open(directory.path()).unwrap().1, [Some(row(7))]);
+    }
 
     #[test]
     fn what_was_written_is_read_behind_what_a_kill_has_cut_too() {
@@ -113,18 +154,18 @@ mod tests {
         let whole = fs::read(numbers.path()).unwrap();
         fs::write(numbers.path(), [&whole[..], b"{\"rm\":\"rm"].concat()).unwrap();
         let (mut numbers, rows) = Numbers::open(directory.path()).unwrap();
-        assert_eq!(rows, [first.clone(), odd.clone()]);
+        assert_eq!(rows, [Some(first.clone()), Some(odd.clone())]);
         numbers.write(std::slice::from_ref(&last), false).unwrap();
-        assert_eq!(Numbers::open(directory.path()).unwrap().1, [first, odd, last.clone()]);
+        assert_eq!(Numbers::open(directory.path()).unwrap().1, [Some(first), Some(odd), Some(last.clone())]);
         numbers.write(std::slice::from_ref(&last), true).unwrap();
         numbers.write(std::slice::from_ref(&last), false).unwrap();
-        assert_eq!(Numbers::open(directory.path()).unwrap().1, [last.clone(), last.clone()]);
+        assert_eq!(Numbers::open(directory.path()).unwrap().1, [Some(last.clone()), Some(last.clone())]);
         // A full disk took a part.
         numbers.file = Some(OpenOptions::new().append(true).open("/dev/full").unwrap());
         assert!(numbers.write(std::slice::from_ref(&last), false).is_err());
         let whole = fs::read(numbers.path()).unwrap();
         fs::write(numbers.path(), [&whole[..], b"{\"rm\":\"rm"].concat()).unwrap();
         numbers.write(std::slice::from_ref(&last), false).unwrap();
-        assert_eq!(Numbers::open(directory.path()).unwrap().1, [last.clone(), last.clone(), last]);
+        assert_eq!(Numbers::open(directory.path()).unwrap().1, [Some(last.clone()), Some(last.clone()), Some(last)]);
     }
 }

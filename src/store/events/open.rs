@@ -36,8 +36,8 @@ pub struct Opened {
     pub next: u64,
     /// Ids that a crash or damage has left without events. To be written before anything else.
     pub gap: Option<EventGap>,
-    /// What is known of the ids in the logs of resource managers.
-    pub numbers: Vec<Row>,
+    /// What is known of the ids in the logs of resource managers; `None` where a line is damaged.
+    pub numbers: Vec<Option<Row>>,
     /// When the process that wrote last was last alive, and that it did not close the store; `None` where there was none.
     pub before: Option<(Nanos, bool)>,
 }
@@ -158,7 +158,8 @@ pub fn open(directory: &Path, beside: Option<&Path>, limits: Limits, clock: Cloc
         EventGap { from: end, end: next, reason }
     });
     let believed = match left {
-        _ if clock.trusted || segments.is_empty() => Believed::anything(clock.now),
+        _ if clock.trusted => Believed::anything(clock.now),
+        _ if segments.is_empty() => Believed::until(clock.now),
         Some(left) if left.believed > Nanos::ZERO => Believed::until(left.believed),
         Some(left) => Believed::until(left.alive.max(newest)),
         None => Believed::until(newest),

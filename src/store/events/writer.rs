@@ -288,7 +288,7 @@ impl Writer {
         if !self.prunes {
             return;
         }
-        let now = self.believed.look(now, self.limits.age).min(self.newest);
+        let now = self.believed.look(now, self.limits.age, self.events > 0).min(self.newest);
         self.mark.believe(self.believed.time());
         let segments = self.shared.list();
         let mut bytes: u64 = segments.iter().map(|segment| segment.extent().0).sum();

@@ -35,6 +35,14 @@ async fn a_wrong_or_missing_file_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_file_without_tokens_is_warned_of() {
+    let server = Server::start(&[]);
+    fs::write(server.tokens(), "").unwrap();
+    until(|| async { server.log().contains("no-tokens") }).await;
+    assert_eq!(server.status("viewer", "GET", "/ws/v1/clusters").await, 401);
+}
+
+#[tokio::test]
 async fn what_is_being_answered_ends_with_its_token() {
     let server = Server::start(&[]);
     server.register().await;

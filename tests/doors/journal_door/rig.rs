@@ -127,7 +127,7 @@ impl Rig {
 
     async fn register(&self, hosts: &str) {
         let journal = self.journals.of(INTERNAL);
-        journal.send(Begin { epoch: 1, partition: self.partition.clone().recipient() }).await.unwrap();
+        journal.send(Begin { epoch: 1, partition: self.partition.clone().recipient(), own: None }).await.unwrap();
         let capacity = Resource::of(&[("vcore", 4000), ("memory", 1000)]);
         let hosts: Vec<Arc<str>> = HostList::parse(hosts).unwrap().iter().map(Into::into).collect();
         let items = hosts.iter().map(|host| NodeItem {

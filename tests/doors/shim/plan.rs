@@ -181,7 +181,13 @@ async fn the_command_tells_refusals_from_failures() {
         let output = command(&["plan", "--config", file, "--server", server]).output().expect("runs");
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
+    // What a write that was cut leaves is no plan: a server that reads it again refuses it.
+    for nothing in ["", "# none\n"] {
+        let (status, out, err) = run(&server, nothing, &[]).await;
+        assert!(status == 1 && out.is_empty() && err.starts_with("callboard: FILE: there is nothing in it"), "{err}");
+    }
     let file = tempfile::NamedTempFile::new().expect("a file");
+    fs::write(file.path(), CONFIG).expect("written");
     let (status, err) = failed(&file.path().display().to_string(), "http://127.0.0.1:9");
     assert!(
         status == Some(2) && err.contains("http://127.0.0.1:9 cannot be reached (--server names another)"),

@@ -63,6 +63,11 @@ async fn sighup_reads_the_configuration_again() {
     for fault in faults {
         assert!(log.contains(fault), "{fault}\n{log}");
     }
+    // Nor does one that a full disk or a cut write leaves.
+    fs::write(file.path(), "").expect("written");
+    server.program.signal("HUP");
+    crate::common::until(async || server.program.log().contains("there is nothing in it")).await;
+    assert_eq!(server.get("/si/v1/rm/rm-1").await.1["partitions"], json!(["[rm-1]one"]));
     fs::write(file.path(), text("two")).expect("written");
     server.program.signal("HUP");
     server.until(|info| info["partitions"] == json!(["[rm-1]two"])).await;

@@ -194,6 +194,27 @@ async fn logs_of_a_later_release_are_left_to_it() {
 }
 
 #[tokio::test]
+async fn a_mark_that_is_gone_or_damaged_is_named() {
+    for text in [None, Some("{")] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut server = with_data(dir.path());
+        server.register("rm-1", &[]).await;
+        server.program.kill();
+        let mark = dir.path().join("log/mark");
+        match text {
+            None => fs::remove_file(&mark).expect("removed"),
+            Some(text) => fs::write(&mark, text).expect("written"),
+        }
+        let server = with_data(dir.path());
+        let (status, answer) = server.get("/si/v1/rm/rm-1/stream").await;
+        let detail = answer["detail"].as_str().unwrap_or_default();
+        assert!(status == 410 && detail.contains("log/mark is missing or damaged"), "{answer}");
+        let log = server.program.log();
+        assert!(log.contains("log-mark-lost") && !log.contains("another server"), "{log}");
+    }
+}
+
+#[tokio::test]
 async fn a_copy_of_a_directory_knows_that_it_may_be_behind() {
     let original = tempfile::tempdir().expect("a directory");
     let mut server = with_data(original.path());

@@ -181,6 +181,9 @@ pub async fn overview(api: &BoardApi, caller: &Caller) -> Result<Overview, Broke
         let mut row = made.await?;
         if entry.followed {
             row.rm_state = "Followed";
+        } else if api.topology.find(&entry.rm).is_none() {
+            // A moment of a flight: sessions are not in it.
+            row.rm_state = "Recorded";
         }
         partitions.push(row);
     }

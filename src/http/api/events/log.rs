@@ -163,7 +163,11 @@ impl Log {
         }
         let pieces = match found.range {
             _ if found.from == found.next => Vec::new(),
-            Some(range) => vec![self.in_range(range, found.from, found.then, events).await?],
+            Some(range) => {
+                let piece = self.in_range(range, found.from, found.then, events).await?;
+                vec![if found.damaged { blamed(piece) } else { piece }]
+            }
+            None if found.damaged => vec![blamed(missing(found.from, found.then, GapReason::Retention))],
             None => vec![missing(found.from, found.then, GapReason::Retention)],
         };
         Ok(LogPage { pieces, next: found.next })
@@ -247,6 +251,16 @@ fn unknown(topology: &Topology, rm: &str) -> Problem {
 
 fn missing(from: u64, end: u64, reason: GapReason) -> EventPiece {
     EventPiece::Gap(EventGap { from, end, reason })
+}
+
+/// A gap of which the files do not tell, where what told of it is damaged.
+fn blamed(piece: EventPiece) -> EventPiece {
+    match piece {
+        EventPiece::Gap(EventGap { from, end, reason: GapReason::NotStored | GapReason::Retention }) => {
+            missing(from, end, GapReason::Damage("numbers: damaged".into()))
+        }
+        piece => piece,
+    }
 }
 
 /// It happened in a partition of this resource manager.

@@ -154,7 +154,8 @@ pub struct Gang {
     pub awaited: Resource,
     /// Number of placeholder asks about which the shim is being asked.
     pub awaiting_shim: u32,
-    /// Sum of the placeholders that have come so far, gone ones included: all of the gang has when it covers `placeholder_ask`.
+    /// Sum of the placeholders that have come so far, gone ones included, and of the parts that ran before the scheduler was started
+    /// anew: all of the gang has when it covers `placeholder_ask`.
     pub announced: Resource,
     /// Placeholder allocations that a real ask may replace, by task group.
     pub replaceable: BTreeMap<Arc<str>, BTreeSet<AllocIx>>,

@@ -186,3 +186,22 @@ fn a_gang_with_a_real_part_has_begun() {
         env.remove_app("app-1");
     }
 }
+
+#[test]
+fn a_gang_that_comes_back_keeps_no_room_for_parts_that_run() {
+    // SEEDS S11, R6.28: those that replaced their placeholders before the scheduler was started anew are there.
+    for (max, parts, begins) in [(20, 4, 5), (19, 3, 0)] {
+        let mut env = Env::calm(&queues(&format!("{{memory: {max}}}")));
+        env.node("n1", 100);
+        gang(&mut env, "app-1", res(10, 10), 60);
+        let part = |n| Ask::new("app-1", &format!("r{n}"), 2).group("tg").on("n1");
+        env.ask((0..parts).map(part).chain([Ask::new("app-1", "last", 2).placeholder("tg").on("n1")]).collect());
+        gang(&mut env, "app-2", res(10, 10), 60);
+        env.ask(placeholders("app-2", 5, 2));
+        assert_eq!((placed(&env, "app-2"), waits_for_room(&env, "app-2")), (begins, begins == 0), "{parts} parts");
+        for app in ["app-1", "app-2"] {
+            env.remove_app(app);
+        }
+        env.assert_empty();
+    }
+}

@@ -95,6 +95,7 @@ impl Partition {
                     None => self.add_ask(alloc, cx),
                     Some(node) => {
                         self.note_ran(alloc, cx.now);
+                        self.note_part(alloc);
                         self.recover(alloc, node, cx);
                     }
                 }
@@ -217,6 +218,17 @@ impl Partition {
         self.apps[ix].ran = ran;
         if let Some(started) = self.apps[ix].started.filter(|_| self.apps[ix].execution_timer.is_some()) {
             self.start_execution_timer(ix, started);
+        }
+    }
+
+    /// A part of a gang comes with its node, an originator's too (R6.28): the placeholder that it once replaced does not come any more.
+    fn note_part(&mut self, alloc: AllocIx) {
+        let row = &self.allocs[alloc];
+        let (app, resource) = (row.app, row.resource.clone());
+        let is_part = !row.is_placeholder() && !row.spec.task_group.is_empty();
+        if is_part && self.apps[app].gang.placeholder_ask.is_some() {
+            self.gang_changes(app, |gang| gang.announced.add(&resource));
+            self.gang_progress(app);
         }
     }
 

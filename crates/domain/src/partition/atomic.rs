@@ -54,11 +54,18 @@ impl Partition {
         (total, level)
     }
 
+    /// Not all placeholders have come of a gang that has not begun. Of one that has, some may never: parts that ended while the scheduler
+    /// was started anew are in no list (R6.28).
+    pub(super) fn is_gang_short(&self, app: AppIx) -> bool {
+        let gang = &self.apps[app].gang;
+        let short = gang.placeholder_ask.as_deref().is_some_and(|ask| !gang.announced.ge_all(ask));
+        short && self.gang_to_begin(app).is_some()
+    }
+
     /// Places all pending placeholders of an application, if all that were announced have come and all fit at once.
     pub(super) fn try_gang(&mut self, app: AppIx, cx: &mut Cx) -> Result<Outcome, Hold> {
         let row = &self.apps[app];
-        let missing = row.gang.placeholder_ask.as_deref().is_some_and(|ask| !row.gang.announced.ge_all(ask));
-        if missing || row.gang.awaiting_shim > 0 {
+        if self.is_gang_short(app) || row.gang.awaiting_shim > 0 {
             return Err(Hold::Gang);
         }
         if row.groups_by_key.keys().any(|key| key.placeholder && key.paused) {

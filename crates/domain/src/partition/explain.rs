@@ -530,7 +530,7 @@ impl<'a> Explainer<'a> {
     fn whole_gang_waits(&mut self, app: AppIx, key: &GroupKey, first: AllocIx) -> Why {
         let partition = self.partition;
         let row = &partition.apps[app];
-        if row.gang.placeholder_ask.as_deref().is_some_and(|ask| !row.gang.announced.ge_all(ask)) {
+        if partition.is_gang_short(app) {
             return Why::GangShort(Resource::clone(&row.gang.announced));
         }
         let paused = partition.gang(app).map(|(_, alloc)| &partition.allocs[*alloc]);

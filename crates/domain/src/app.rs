@@ -43,7 +43,7 @@ pub struct App {
     pub forced: bool,
     /// What only an application has that announced a gang, or has task groups.
     pub gang: Rare<Gang>,
-    /// Placeholder time-out (R3.38, R3.41), or execution time-out of an ordinary application (SEEDS S6); zero: none.
+    /// Placeholder time-out (R3.38), or execution time-out of an ordinary application (SEEDS S6); zero: none.
     pub timeout: Nanos,
     /// Earliest of arrival and creation of any ask (R3.49).
     pub submission: Nanos,

@@ -14,9 +14,6 @@ use crate::{
     types::{AllocIx, AppIx, AppState, Nanos, NodeIx, ObjectState},
 };
 
-/// A gang that the shim reports has so much time at least, however old it is, so that all of it can be reported and replaced.
-const RECOVERED: Nanos = Nanos::from_secs(10);
-
 /// What an ask says that is there no more.
 static NOTHING: LazyLock<Arc<AskSpec>> = LazyLock::new(Arc::default);
 
@@ -189,7 +186,7 @@ impl Partition {
         row.node = Some(node);
         row.bound = cx.now;
         if self.allocs[alloc].is_placeholder() {
-            self.start_gang_timer(app, RECOVERED, cx);
+            self.start_gang_timer(app, true, cx);
         }
         let placement = self.past_limits(alloc, Some(node), Books::ALL);
         self.charge_and_tell(&placement, cx);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::{
     Books, Cx, Partition,
-    apps::{OVER, gang_timeout},
+    apps::{GANG_TIMEOUT, OVER, time_left},
     deadlines::Deadline,
     releases::{Lost, Removal},
     states::AppEvent,
@@ -23,6 +23,9 @@ use crate::{
     types::{AllocIx, AppIx, AppState, GangStyle, Nanos, NodeIx, QueueIx, Termination},
 };
 
+/// A gang that the shim reports has so much time at least, however old it is, so that all of it can be reported and replaced.
+const RECOVERED: Nanos = Nanos::from_secs(10);
+
 /// Text of the releases of a gang that took too long.
 const TIMED_OUT: &str = "releasing allocated placeholders on placeholder timeout";
 
@@ -35,7 +38,7 @@ impl Partition {
         let row = &mut self.apps[app];
         row.gang.replaceable.entry(group).or_default().insert(alloc);
         let begins = !std::mem::replace(&mut row.gang.started, true);
-        self.start_gang_timer(app, Nanos::ZERO, cx);
+        self.start_gang_timer(app, false, cx);
         let row = &self.apps[app];
         // What the shim is being asked about is charged, and not there.
         let is_there = |ask: &Resource| match row.gang.awaiting_shim {
@@ -58,19 +61,17 @@ impl Partition {
         }
     }
 
-    /// Starts the time-out of placeholders where it does not run yet. It is at least this long.
-    pub(super) fn start_gang_timer(&mut self, app: AppIx, least: Nanos, cx: &Cx) {
+    /// Starts the time-out of placeholders where it does not run yet. Where one is `recovered` it goes on with what is left.
+    pub(super) fn start_gang_timer(&mut self, app: AppIx, recovered: bool, cx: &Cx) {
         let row = &self.apps[app];
         if row.gang.timer.is_some() || row.state == AppState::Failing {
             return;
         }
         // An application that announced no gang has an execution time instead, if any (SEEDS S6).
-        let timeout = match row.gang.placeholder_ask {
-            Some(_) => row.timeout,
-            None => gang_timeout(Some(row.timeout).filter(|t| *t > Nanos::ZERO), &row.tags, row.arrived),
-        };
+        let whole = if row.timeout > Nanos::ZERO { row.timeout } else { GANG_TIMEOUT };
+        let timeout = if recovered { time_left(whole, &row.tags, row.arrived).max(RECOVERED) } else { whole };
         let timer = self.serial();
-        self.deadlines.add(cx.now.plus(timeout.max(least)), Deadline::Placeholder { app, timer });
+        self.deadlines.add(cx.now.plus(timeout), Deadline::Placeholder { app, timer });
         self.gang_changes(app, |gang| gang.timer = Some(timer));
     }
 

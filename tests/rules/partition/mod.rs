@@ -11,6 +11,7 @@ mod explain;
 mod failed;
 mod gang;
 mod gang_begins;
+mod gang_clock;
 mod gang_first;
 mod gang_reserved;
 mod gang_rules;

@@ -159,6 +159,7 @@ impl Partition {
             AppState::New => _ = self.fire(app, AppEvent::Run, None, cx),
             _ => self.run_again(app, cx),
         }
+        self.start_timer_of_waiting(app, cx);
         self.request_event(alloc, Change::Add, Detail::AppRequest, cx);
     }
 

@@ -75,6 +75,24 @@ impl Partition {
         self.gang_changes(app, |gang| gang.timer = Some(timer));
     }
 
+    /// Where the application runs and its gang has begun, those that wait have no more than their time, placed or not: real asks of
+    /// their groups wait for them (R3.39, seed 003, 216-236).
+    pub(super) fn start_timer_of_waiting(&mut self, app: AppIx, cx: &Cx) {
+        let row = &self.apps[app];
+        if row.gang.started && row.state == AppState::Running && row.awaits_placeholders() {
+            self.start_gang_timer(app, false, cx);
+            self.gang_progress(app);
+        }
+    }
+
+    /// Stops the time-out where no placeholder is left, placed or waiting (R3.40).
+    pub(super) fn stop_timer_of_nothing(&mut self, app: AppIx) {
+        let row = &self.apps[app];
+        if row.gang.placeholders == 0 && !row.awaits_placeholders() {
+            self.stop_gang_timer(app);
+        }
+    }
+
     /// A placeholder is gone: with the last of its group, real asks need not wait for one any more (R6.3, R6.7). Before, they
     /// would only be tried in vain.
     pub(super) fn rouse_gang(&mut self, app: AppIx, group: &str) {
@@ -112,13 +130,15 @@ impl Partition {
         }
     }
 
-    /// The last placeholder is gone: the time-out stops (R3.40). An accepted gang of which nothing real has a place either begins
-    /// anew, when there is room for all of it (SEEDS S11).
+    /// The last placeholder that was placed is gone. An accepted gang of which nothing real has a place either begins anew, when there
+    /// is room for all of it (SEEDS S11). Else those that still wait have no more time than before (R3.40).
     pub(super) fn last_placeholder_went(&mut self, app: AppIx) {
-        self.stop_gang_timer(app);
-        let row = &mut self.apps[app];
+        let row = &self.apps[app];
         if row.state == AppState::Accepted && row.allocs.is_empty() && row.gang.swaps == 0 {
-            row.gang.written(|gang| gang.started = false);
+            self.stop_gang_timer(app);
+            self.apps[app].gang.written(|gang| gang.started = false);
+        } else {
+            self.stop_timer_of_nothing(app);
         }
     }
 

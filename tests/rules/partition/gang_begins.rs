@@ -205,3 +205,20 @@ fn a_gang_that_comes_back_keeps_no_room_for_parts_that_run() {
         env.assert_empty();
     }
 }
+
+#[test]
+fn a_driver_of_a_task_group_leaves_its_gang_the_rest_of_the_queue() {
+    // Seed 003, 112 and 141, SEEDS S10: it is a part of what was announced, and has its place already.
+    for grouped in [true, false] {
+        let mut env = Env::calm(&queues("{memory: 10}"));
+        env.node("n1", 100);
+        gang(&mut env, "app-1", res(10, 10), 3);
+        let driver = Ask::new("app-1", "driver", 1).originator();
+        env.ask(vec![if grouped { driver.group("driver") } else { driver }]);
+        env.ask(placeholders("app-1", 3, 3));
+        let begins = if grouped { 3 } else { 0 };
+        assert_eq!((placed(&env, "app-1"), waits_for_room(&env, "app-1")), (begins, !grouped));
+        env.remove_app("app-1");
+        env.assert_empty();
+    }
+}

@@ -2,6 +2,8 @@
 //! only when all of them fit at once, in one step. So no gang ever holds a part of what it needs while it waits for the
 //! rest, and two gangs can never wait for each other.
 
+use std::borrow::Cow;
+
 use super::{Books, Cx, Partition, books::Trial, schedule::Outcome};
 use crate::coded::list;
 use crate::{
@@ -42,7 +44,7 @@ impl Partition {
     pub(super) fn gang_shortage(&self, app: AppIx) -> (Resource, Option<QueueIx>) {
         let row = &self.apps[app];
         if !self.queues[row.queue].settings.atomic_gangs {
-            let wanted = row.gang.placeholder_ask.as_deref().cloned().unwrap_or_default();
+            let wanted = self.gang_to_begin(app).map(Cow::into_owned).unwrap_or_default();
             return (wanted, self.gang_level(app));
         }
         let mut total = Resource::new();

@@ -4,7 +4,7 @@
 //! carries it out as one change of all books when the shim confirms, `undo_swap_of_real` takes it back; whatever happens in
 //! between (node gone, release, time-out, removal) ends in one of the two within the same command.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use super::{
     Books, Cx, Partition,
@@ -229,12 +229,21 @@ impl Partition {
     }
 
     /// What a gang wants at once that has not begun: no placeholder of it, nor a real part, has a place (SEEDS S11). In which state
-    /// its application is does not matter: an originator may run already.
-    pub(super) fn gang_to_begin(&self, app: AppIx) -> Option<&Resource> {
+    /// its application is does not matter: an originator may run already, and what was announced counts one of a task group in (seed
+    /// 003, 112 and 141).
+    pub(super) fn gang_to_begin(&self, app: AppIx) -> Option<Cow<'_, Resource>> {
         let row = &self.apps[app];
         let ask = row.gang.placeholder_ask.as_deref().filter(|_| !row.gang.started)?;
-        let is_part = |alloc: &AllocIx| self.allocs[*alloc].spec.is_real_part();
-        (!row.allocs.keys().any(is_part)).then_some(ask)
+        let mut wanted = Cow::Borrowed(ask);
+        for row in row.allocs.keys().map(|alloc| &self.allocs[*alloc]) {
+            if row.spec.is_real_part() {
+                return None;
+            }
+            if row.spec.originator && !row.spec.task_group.is_empty() {
+                wanted = Cow::Owned(wanted.minus_known(&row.resource));
+            }
+        }
+        Some(wanted)
     }
 
     /// The level, nearest to the leaf, with a configured max that has no room for all of a gang that has not begun (SEEDS S11).
@@ -245,15 +254,15 @@ impl Partition {
         // What one has preempted for all of it is not to be had by the others before it is there.
         let one_for_all = !row.claimed.is_empty() && self.gang_claimant(app).is_some();
         let own = if one_for_all { Rare::default() } else { row.claimed.clone() };
-        let level = self.queue_fits_gang(row.queue, ask, &own).err();
+        let level = self.queue_fits_gang(row.queue, &ask, &own).err();
         level.filter(|level| *level != self.root)
     }
 
     /// What a gang wants at once that waits for room in its queues with all of its placeholders: one of them may preempt for all.
-    pub(super) fn gang_that_waits(&self, app: AppIx) -> Option<&Resource> {
+    pub(super) fn gang_that_waits(&self, app: AppIx) -> Option<Cow<'_, Resource>> {
         let (ask, row) = (self.gang_to_begin(app)?, &self.apps[app]);
         let alone = !self.queues[row.queue].settings.atomic_gangs;
-        (alone && row.gang.awaited.ge_all(ask) && self.gang_level(app).is_some()).then_some(ask)
+        (alone && row.gang.awaited.ge_all(&ask) && self.gang_level(app).is_some()).then_some(ask)
     }
 
     /// It may try to now: all of them may preempt, none has for the others, its user may have all of it, and it is not for
@@ -262,8 +271,8 @@ impl Partition {
         self.gang_that_waits(app).is_some_and(|ask| {
             let queue = self.apps[app].queue;
             self.gang_claimant(app).is_none()
-                && self.user_fits_beside(app, ask)
-                && self.queue_fits_gang_without_questions(queue, ask).is_err_and(|level| level != self.root)
+                && self.user_fits_beside(app, &ask)
+                && self.queue_fits_gang_without_questions(queue, &ask).is_err_and(|level| level != self.root)
                 && self.gang(app).all(|(_, alloc)| self.allocs[*alloc].spec.may_preempt_others())
         })
     }

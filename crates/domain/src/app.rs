@@ -232,9 +232,10 @@ impl App {
         (self.submission, if self.submission == self.arrived { self.serial } else { 0 })
     }
 
-    /// Something of it that is no placeholder is allocated.
+    /// Something of it that is no placeholder has a place, for all to see: what the shim is still asked about may be refused.
     pub fn has_something_real(&self) -> bool {
-        self.allocs.len() > self.gang.placeholders as usize
+        let [real, _] = &*self.asked;
+        self.allocs.len() as u64 > u64::from(self.gang.placeholders) + real.count
     }
 
     /// Placeholders of it still wait for a node, or for the shim's word (SEEDS S10).

@@ -10,6 +10,7 @@ mod env;
 mod explain;
 mod failed;
 mod gang;
+mod gang_asked;
 mod gang_begins;
 mod gang_clock;
 mod gang_first;

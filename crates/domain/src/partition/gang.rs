@@ -387,13 +387,17 @@ impl Partition {
     }
 
     /// The node of a replacement takes the real allocation once the placeholder is gone. On the placeholder's own one that makes it
-    /// no fuller, so the room is not looked at, however full it is by now, unless the node has shrunk since (R6.9, SEEDS S25).
+    /// no fuller, so the room is not looked at, however full it is by now, unless the node has shrunk since (R6.9, SEEDS S25). On
+    /// another one it is a new allocation, which a drained node does not take (R2.5).
     fn swap_fits(&self, placeholder: AllocIx, real: AllocIx) -> bool {
         let (ph, row) = (&self.allocs[placeholder], &self.allocs[real]);
         let Some(node) = row.node else { return false };
         let at = &self.nodes[node];
         if ph.node == row.node && self.swaps_at_home.get(&placeholder).is_none_or(|before| at.capacity.ge_all(before)) {
             return true;
+        }
+        if ph.node != row.node && !at.schedulable() {
+            return false;
         }
         let mut room = at.available.value();
         room.add(if ph.node == row.node { &ph.resource } else { &row.resource });

@@ -43,7 +43,7 @@ pub struct App {
     pub forced: bool,
     /// What only an application has that announced a gang, or has task groups.
     pub gang: Rare<Gang>,
-    /// Placeholder time-out (R3.38, R3.41), or execution time-out of an ordinary application (SEEDS S6); zero: none.
+    /// Placeholder time-out (R3.38), or execution time-out of an ordinary application (SEEDS S6); zero: none.
     pub timeout: Nanos,
     /// Earliest of arrival and creation of any ask (R3.49).
     pub submission: Nanos,
@@ -154,7 +154,8 @@ pub struct Gang {
     pub awaited: Resource,
     /// Number of placeholder asks about which the shim is being asked.
     pub awaiting_shim: u32,
-    /// Sum of the placeholders that have come so far, gone ones included: all of the gang has when it covers `placeholder_ask`.
+    /// Sum of the placeholders that have come so far, gone ones included, and of the parts that ran before the scheduler was started
+    /// anew: all of the gang has when it covers `placeholder_ask`.
     pub announced: Resource,
     /// Placeholder allocations that a real ask may replace, by task group.
     pub replaceable: BTreeMap<Arc<str>, BTreeSet<AllocIx>>,
@@ -231,9 +232,10 @@ impl App {
         (self.submission, if self.submission == self.arrived { self.serial } else { 0 })
     }
 
-    /// Something of it that is no placeholder is allocated.
+    /// Something of it that is no placeholder has a place, for all to see: what the shim is still asked about may be refused.
     pub fn has_something_real(&self) -> bool {
-        self.allocs.len() > self.gang.placeholders as usize
+        let [real, _] = &*self.asked;
+        self.allocs.len() as u64 > u64::from(self.gang.placeholders) + real.count
     }
 
     /// Placeholders of it still wait for a node, or for the shim's word (SEEDS S10).

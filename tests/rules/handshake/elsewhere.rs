@@ -38,6 +38,9 @@ rows! {
         => NONE, ["ph1 PlaceholderReplaced"];
     begun_then_the_real_ones_node_is_drained: Begun, [node("n2", NodeAction::Drain, 20)]
         => NONE, ["ph1 PlaceholderReplaced"];
+    // R2.5: a drained node takes nothing new, and this is a new place (SEEDS S25).
+    begun_then_the_real_ones_node_is_drained_then_confirmed: Begun,
+        [node("n2", NodeAction::Drain, 20), release("ph1", PlaceholderReplaced)] => NONE, NONE;
     // R6.26a
     begun_then_the_shim_releases_the_placeholder: Begun, [release("ph1", StoppedByRm)]
         => ["released ph1 StoppedByRm", "released ph2 PlaceholderReplaced"], ["ph2 PlaceholderReplaced"];

@@ -119,6 +119,21 @@ fn it_waits_until_all_that_was_announced_has_come() {
 }
 
 #[test]
+fn parts_that_ran_before_a_restart_are_not_waited_for() {
+    // R6.28, SEEDS S11: those that have ended since do not come either.
+    for ended in [0, 2] {
+        let mut env = Env::new(&atomic());
+        env.node("n1", 100);
+        env.gang("g1", "root.a", 50, "Soft");
+        env.ask((ended..4).map(|n| Ask::new("g1", &format!("r{n}"), 10).group("tg").on("n1")).collect());
+        env.ask(placeholders("g1", &[10]));
+        assert_eq!(env.partition.placeholders, 1, "{ended} have ended");
+        env.remove_app("g1");
+        env.assert_empty();
+    }
+}
+
+#[test]
 fn a_release_that_makes_room_for_the_sum_wakes_it() {
     let mut env = Env::new(&atomic());
     env.node("n1", 10);

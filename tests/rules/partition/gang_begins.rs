@@ -186,3 +186,39 @@ fn a_gang_with_a_real_part_has_begun() {
         env.remove_app("app-1");
     }
 }
+
+#[test]
+fn a_gang_that_comes_back_keeps_no_room_for_parts_that_run() {
+    // SEEDS S11, R6.28: those that replaced their placeholders before the scheduler was started anew are there.
+    for (max, parts, begins) in [(20, 4, 5), (19, 3, 0)] {
+        let mut env = Env::calm(&queues(&format!("{{memory: {max}}}")));
+        env.node("n1", 100);
+        gang(&mut env, "app-1", res(10, 10), 60);
+        let part = |n| Ask::new("app-1", &format!("r{n}"), 2).group("tg").on("n1");
+        env.ask((0..parts).map(part).chain([Ask::new("app-1", "last", 2).placeholder("tg").on("n1")]).collect());
+        gang(&mut env, "app-2", res(10, 10), 60);
+        env.ask(placeholders("app-2", 5, 2));
+        assert_eq!((placed(&env, "app-2"), waits_for_room(&env, "app-2")), (begins, begins == 0), "{parts} parts");
+        for app in ["app-1", "app-2"] {
+            env.remove_app(app);
+        }
+        env.assert_empty();
+    }
+}
+
+#[test]
+fn a_driver_of_a_task_group_leaves_its_gang_the_rest_of_the_queue() {
+    // Seed 003, 112 and 141, SEEDS S10: it is a part of what was announced, and has its place already.
+    for grouped in [true, false] {
+        let mut env = Env::calm(&queues("{memory: 10}"));
+        env.node("n1", 100);
+        gang(&mut env, "app-1", res(10, 10), 3);
+        let driver = Ask::new("app-1", "driver", 1).originator();
+        env.ask(vec![if grouped { driver.group("driver") } else { driver }]);
+        env.ask(placeholders("app-1", 3, 3));
+        let begins = if grouped { 3 } else { 0 };
+        assert_eq!((placed(&env, "app-1"), waits_for_room(&env, "app-1")), (begins, !grouped));
+        env.remove_app("app-1");
+        env.assert_empty();
+    }
+}

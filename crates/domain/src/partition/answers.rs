@@ -202,6 +202,7 @@ impl Partition {
         self.count_awaiting_shim(alloc, true, false);
         if self.allocs[alloc].reserved.is_some() {
             self.end_claim(alloc);
+            self.questions.kept.remove(&alloc);
             self.unreserve(alloc, cx);
         }
         let row = &mut self.allocs[alloc];

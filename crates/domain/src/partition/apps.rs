@@ -20,7 +20,7 @@ use crate::{
 /// Tag with the creation time of an application in Unix seconds (R3.36).
 pub const CREATION_TIME: &str = "yunikorn.apache.org/creationTime";
 /// Placeholder time-out where none is given (R3.38).
-const GANG_TIMEOUT: Nanos = Nanos::from_secs(15 * 60);
+pub(super) const GANG_TIMEOUT: Nanos = Nanos::from_secs(15 * 60);
 
 /// Owner of an application after the rules of ACL-030–ACL-032.
 pub(super) struct Owner {
@@ -143,7 +143,7 @@ impl Partition {
         let given = i128::from(item.timeout_millis) * 1_000_000;
         let given = i64::try_from(given).ok().filter(|nanos| *nanos > 0).map(Nanos);
         let timeout = match gang {
-            true => gang_timeout(given, &item.tags, now),
+            true => given.unwrap_or(GANG_TIMEOUT),
             false => given.unwrap_or(Nanos::ZERO),
         };
         App {
@@ -400,17 +400,9 @@ impl Partition {
     }
 }
 
-/// The placeholder time-out: as given, else 15 minutes (R3.38); what is left of it where the tags say when the application
-/// was created (R3.41), at least 1 ms.
-pub(super) fn gang_timeout(given: Option<Nanos>, tags: &Texts, arrived: Nanos) -> Nanos {
-    let timeout = given.unwrap_or(GANG_TIMEOUT);
-    match creation_time(tags) {
-        Some(created) => {
-            let left = created.plus(timeout).minus(arrived);
-            left.min(timeout).max(Nanos::from_millis(1))
-        }
-        None => timeout,
-    }
+/// What was left of a placeholder time-out when its application came, where its tags say when that was created (R3.41).
+pub(super) fn time_left(timeout: Nanos, tags: &Texts, arrived: Nanos) -> Nanos {
+    creation_time(tags).map_or(timeout, |created| created.plus(timeout).minus(arrived).min(timeout))
 }
 
 /// What happens when the placeholders time out; capitals do not count, and none is Soft (SEEDS S33). `None`: nobody knows.

@@ -139,7 +139,17 @@ impl Partition {
                 let fits = |track| self.ugm.fits_without(track, resource, &self.charged_for_questions());
                 !told && row.track.is_some_and(fits)
             }
-            Hold::Nodes | Hold::RequiredNode | Hold::Gang | Hold::GangRoom | Hold::Failures => false,
+            Hold::GangRoom => {
+                let has_room = |level: Result<(), QueueIx>| level.err().is_none_or(|level| level == self.root);
+                let begins = |ask: Cow<'_, Resource>| has_room(self.queue_fits_gang_without_questions(row.queue, &ask));
+                let fits_at_once = || {
+                    let (total, _) = self.gang_shortage(app);
+                    let fits = |track| self.ugm.fits_without(track, &total, &self.charged_for_questions());
+                    has_room(self.queue_fits_without_questions(row.queue, &total)) && row.track.is_some_and(fits)
+                };
+                self.gang_to_begin(app).is_none_or(begins) && (!self.goes_all_at_once(app, key) || fits_at_once())
+            }
+            Hold::Nodes | Hold::RequiredNode | Hold::Gang | Hold::Failures => false,
         }
     }
 

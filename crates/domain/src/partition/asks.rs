@@ -14,9 +14,6 @@ use crate::{
     types::{AllocIx, AppIx, AppState, Nanos, NodeIx, ObjectState},
 };
 
-/// A gang that the shim reports has so much time at least, however old it is, so that all of it can be reported and replaced.
-const RECOVERED: Nanos = Nanos::from_secs(10);
-
 /// What an ask says that is there no more.
 static NOTHING: LazyLock<Arc<AskSpec>> = LazyLock::new(Arc::default);
 
@@ -95,6 +92,7 @@ impl Partition {
                     None => self.add_ask(alloc, cx),
                     Some(node) => {
                         self.note_ran(alloc, cx.now);
+                        self.note_part(alloc);
                         self.recover(alloc, node, cx);
                     }
                 }
@@ -161,6 +159,7 @@ impl Partition {
             AppState::New => _ = self.fire(app, AppEvent::Run, None, cx),
             _ => self.run_again(app, cx),
         }
+        self.start_timer_of_waiting(app, cx);
         self.request_event(alloc, Change::Add, Detail::AppRequest, cx);
     }
 
@@ -188,7 +187,7 @@ impl Partition {
         row.node = Some(node);
         row.bound = cx.now;
         if self.allocs[alloc].is_placeholder() {
-            self.start_gang_timer(app, RECOVERED, cx);
+            self.start_gang_timer(app, true, cx);
         }
         let placement = self.past_limits(alloc, Some(node), Books::ALL);
         self.charge_and_tell(&placement, cx);
@@ -217,6 +216,17 @@ impl Partition {
         self.apps[ix].ran = ran;
         if let Some(started) = self.apps[ix].started.filter(|_| self.apps[ix].execution_timer.is_some()) {
             self.start_execution_timer(ix, started);
+        }
+    }
+
+    /// A part of a gang comes with its node, an originator's too (R6.28): the placeholder that it once replaced does not come any more.
+    fn note_part(&mut self, alloc: AllocIx) {
+        let row = &self.allocs[alloc];
+        let (app, resource) = (row.app, row.resource.clone());
+        let is_part = !row.is_placeholder() && !row.spec.task_group.is_empty();
+        if is_part && self.apps[app].gang.placeholder_ask.is_some() {
+            self.gang_changes(app, |gang| gang.announced.add(&resource));
+            self.gang_progress(app);
         }
     }
 

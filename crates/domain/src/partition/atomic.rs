@@ -2,6 +2,8 @@
 //! only when all of them fit at once, in one step. So no gang ever holds a part of what it needs while it waits for the
 //! rest, and two gangs can never wait for each other.
 
+use std::borrow::Cow;
+
 use super::{Books, Cx, Partition, books::Trial, schedule::Outcome};
 use crate::coded::list;
 use crate::{
@@ -42,7 +44,7 @@ impl Partition {
     pub(super) fn gang_shortage(&self, app: AppIx) -> (Resource, Option<QueueIx>) {
         let row = &self.apps[app];
         if !self.queues[row.queue].settings.atomic_gangs {
-            let wanted = row.gang.placeholder_ask.as_deref().cloned().unwrap_or_default();
+            let wanted = self.gang_to_begin(app).map(Cow::into_owned).unwrap_or_default();
             return (wanted, self.gang_level(app));
         }
         let mut total = Resource::new();
@@ -54,11 +56,18 @@ impl Partition {
         (total, level)
     }
 
+    /// Not all placeholders have come of a gang that has not begun. Of one that has, some may never: parts that ended while the scheduler
+    /// was started anew are in no list (R6.28).
+    pub(super) fn is_gang_short(&self, app: AppIx) -> bool {
+        let gang = &self.apps[app].gang;
+        let short = gang.placeholder_ask.as_deref().is_some_and(|ask| !gang.announced.ge_all(ask));
+        short && self.gang_to_begin(app).is_some()
+    }
+
     /// Places all pending placeholders of an application, if all that were announced have come and all fit at once.
     pub(super) fn try_gang(&mut self, app: AppIx, cx: &mut Cx) -> Result<Outcome, Hold> {
         let row = &self.apps[app];
-        let missing = row.gang.placeholder_ask.as_deref().is_some_and(|ask| !row.gang.announced.ge_all(ask));
-        if missing || row.gang.awaiting_shim > 0 {
+        if self.is_gang_short(app) || row.gang.awaiting_shim > 0 {
             return Err(Hold::Gang);
         }
         if row.groups_by_key.keys().any(|key| key.placeholder && key.paused) {

@@ -2,6 +2,7 @@
 //! changing anything (R5.23–R5.27, R6.7, SEEDS S10 and S11).
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     hash::{DefaultHasher, Hash as _, Hasher as _},
     iter::successors,
@@ -530,7 +531,7 @@ impl<'a> Explainer<'a> {
     fn whole_gang_waits(&mut self, app: AppIx, key: &GroupKey, first: AllocIx) -> Why {
         let partition = self.partition;
         let row = &partition.apps[app];
-        if row.gang.placeholder_ask.as_deref().is_some_and(|ask| !row.gang.announced.ge_all(ask)) {
+        if partition.is_gang_short(app) {
             return Why::GangShort(Resource::clone(&row.gang.announced));
         }
         let paused = partition.gang(app).map(|(_, alloc)| &partition.allocs[*alloc]);
@@ -682,7 +683,7 @@ impl<'a> Explainer<'a> {
 impl Partition {
     /// What of a gang has to fit at once: all that was announced before it has begun, else what still waits.
     fn gang_total(&self, app: AppIx) -> Resource {
-        self.gang_to_begin(app).unwrap_or(&self.apps[app].gang.awaited).clone()
+        self.gang_to_begin(app).map_or_else(|| self.apps[app].gang.awaited.clone(), Cow::into_owned)
     }
 
     /// The node has room for the ask beside what is reserved for others, and takes allocations.

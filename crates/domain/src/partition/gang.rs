@@ -4,11 +4,11 @@
 //! carries it out as one change of all books when the shim confirms, `undo_swap_of_real` takes it back; whatever happens in
 //! between (node gone, release, time-out, removal) ends in one of the two within the same command.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use super::{
     Books, Cx, Partition,
-    apps::{OVER, gang_timeout},
+    apps::{GANG_TIMEOUT, OVER, time_left},
     deadlines::Deadline,
     releases::{Lost, Removal},
     states::AppEvent,
@@ -23,6 +23,9 @@ use crate::{
     types::{AllocIx, AppIx, AppState, GangStyle, Nanos, NodeIx, QueueIx, Termination},
 };
 
+/// A gang that the shim reports has so much time at least, however old it is, so that all of it can be reported and replaced.
+const RECOVERED: Nanos = Nanos::from_secs(10);
+
 /// Text of the releases of a gang that took too long.
 const TIMED_OUT: &str = "releasing allocated placeholders on placeholder timeout";
 
@@ -35,7 +38,7 @@ impl Partition {
         let row = &mut self.apps[app];
         row.gang.replaceable.entry(group).or_default().insert(alloc);
         let begins = !std::mem::replace(&mut row.gang.started, true);
-        self.start_gang_timer(app, Nanos::ZERO, cx);
+        self.start_gang_timer(app, false, cx);
         let row = &self.apps[app];
         // What the shim is being asked about is charged, and not there.
         let is_there = |ask: &Resource| match row.gang.awaiting_shim {
@@ -58,20 +61,36 @@ impl Partition {
         }
     }
 
-    /// Starts the time-out of placeholders where it does not run yet. It is at least this long.
-    pub(super) fn start_gang_timer(&mut self, app: AppIx, least: Nanos, cx: &Cx) {
+    /// Starts the time-out of placeholders where it does not run yet. Where one is `recovered` it goes on with what is left.
+    pub(super) fn start_gang_timer(&mut self, app: AppIx, recovered: bool, cx: &Cx) {
         let row = &self.apps[app];
         if row.gang.timer.is_some() || row.state == AppState::Failing {
             return;
         }
         // An application that announced no gang has an execution time instead, if any (SEEDS S6).
-        let timeout = match row.gang.placeholder_ask {
-            Some(_) => row.timeout,
-            None => gang_timeout(Some(row.timeout).filter(|t| *t > Nanos::ZERO), &row.tags, row.arrived),
-        };
+        let whole = if row.timeout > Nanos::ZERO { row.timeout } else { GANG_TIMEOUT };
+        let timeout = if recovered { time_left(whole, &row.tags, row.arrived).max(RECOVERED) } else { whole };
         let timer = self.serial();
-        self.deadlines.add(cx.now.plus(timeout.max(least)), Deadline::Placeholder { app, timer });
+        self.deadlines.add(cx.now.plus(timeout), Deadline::Placeholder { app, timer });
         self.gang_changes(app, |gang| gang.timer = Some(timer));
+    }
+
+    /// Where the application runs and its gang has begun, those that wait have no more than their time, placed or not: real asks of
+    /// their groups wait for them (R3.39, seed 003, 216-236).
+    pub(super) fn start_timer_of_waiting(&mut self, app: AppIx, cx: &Cx) {
+        let row = &self.apps[app];
+        if row.gang.started && row.state == AppState::Running && row.awaits_placeholders() {
+            self.start_gang_timer(app, false, cx);
+            self.gang_progress(app);
+        }
+    }
+
+    /// Stops the time-out where no placeholder is left, placed or waiting (R3.40).
+    pub(super) fn stop_timer_of_nothing(&mut self, app: AppIx) {
+        let row = &self.apps[app];
+        if row.gang.placeholders == 0 && !row.awaits_placeholders() {
+            self.stop_gang_timer(app);
+        }
     }
 
     /// A placeholder is gone: with the last of its group, real asks need not wait for one any more (R6.3, R6.7). Before, they
@@ -111,13 +130,15 @@ impl Partition {
         }
     }
 
-    /// The last placeholder is gone: the time-out stops (R3.40). An accepted gang of which nothing real has a place either begins
-    /// anew, when there is room for all of it (SEEDS S11).
+    /// The last placeholder that was placed is gone. An accepted gang of which nothing real has a place either begins anew, when there
+    /// is room for all of it (SEEDS S11). Else those that still wait have no more time than before (R3.40).
     pub(super) fn last_placeholder_went(&mut self, app: AppIx) {
-        self.stop_gang_timer(app);
-        let row = &mut self.apps[app];
+        let row = &self.apps[app];
         if row.state == AppState::Accepted && row.allocs.is_empty() && row.gang.swaps == 0 {
-            row.gang.written(|gang| gang.started = false);
+            self.stop_gang_timer(app);
+            self.apps[app].gang.written(|gang| gang.started = false);
+        } else {
+            self.stop_timer_of_nothing(app);
         }
     }
 
@@ -208,12 +229,21 @@ impl Partition {
     }
 
     /// What a gang wants at once that has not begun: no placeholder of it, nor a real part, has a place (SEEDS S11). In which state
-    /// its application is does not matter: an originator may run already.
-    pub(super) fn gang_to_begin(&self, app: AppIx) -> Option<&Resource> {
+    /// its application is does not matter: an originator may run already, and what was announced counts one of a task group in (seed
+    /// 003, 112 and 141).
+    pub(super) fn gang_to_begin(&self, app: AppIx) -> Option<Cow<'_, Resource>> {
         let row = &self.apps[app];
         let ask = row.gang.placeholder_ask.as_deref().filter(|_| !row.gang.started)?;
-        let is_part = |alloc: &AllocIx| self.allocs[*alloc].spec.is_real_part();
-        (!row.allocs.keys().any(is_part)).then_some(ask)
+        let mut wanted = Cow::Borrowed(ask);
+        for row in row.allocs.keys().map(|alloc| &self.allocs[*alloc]) {
+            if row.spec.is_real_part() {
+                return None;
+            }
+            if row.spec.originator && !row.spec.task_group.is_empty() {
+                wanted = Cow::Owned(wanted.minus_known(&row.resource));
+            }
+        }
+        Some(wanted)
     }
 
     /// The level, nearest to the leaf, with a configured max that has no room for all of a gang that has not begun (SEEDS S11).
@@ -224,15 +254,15 @@ impl Partition {
         // What one has preempted for all of it is not to be had by the others before it is there.
         let one_for_all = !row.claimed.is_empty() && self.gang_claimant(app).is_some();
         let own = if one_for_all { Rare::default() } else { row.claimed.clone() };
-        let level = self.queue_fits_gang(row.queue, ask, &own).err();
+        let level = self.queue_fits_gang(row.queue, &ask, &own).err();
         level.filter(|level| *level != self.root)
     }
 
     /// What a gang wants at once that waits for room in its queues with all of its placeholders: one of them may preempt for all.
-    pub(super) fn gang_that_waits(&self, app: AppIx) -> Option<&Resource> {
+    pub(super) fn gang_that_waits(&self, app: AppIx) -> Option<Cow<'_, Resource>> {
         let (ask, row) = (self.gang_to_begin(app)?, &self.apps[app]);
         let alone = !self.queues[row.queue].settings.atomic_gangs;
-        (alone && row.gang.awaited.ge_all(ask) && self.gang_level(app).is_some()).then_some(ask)
+        (alone && row.gang.awaited.ge_all(&ask) && self.gang_level(app).is_some()).then_some(ask)
     }
 
     /// It may try to now: all of them may preempt, none has for the others, its user may have all of it, and it is not for
@@ -241,8 +271,8 @@ impl Partition {
         self.gang_that_waits(app).is_some_and(|ask| {
             let queue = self.apps[app].queue;
             self.gang_claimant(app).is_none()
-                && self.user_fits_beside(app, ask)
-                && self.queue_fits_gang_without_questions(queue, ask).is_err_and(|level| level != self.root)
+                && self.user_fits_beside(app, &ask)
+                && self.queue_fits_gang_without_questions(queue, &ask).is_err_and(|level| level != self.root)
                 && self.gang(app).all(|(_, alloc)| self.allocs[*alloc].spec.may_preempt_others())
         })
     }
@@ -357,13 +387,17 @@ impl Partition {
     }
 
     /// The node of a replacement takes the real allocation once the placeholder is gone. On the placeholder's own one that makes it
-    /// no fuller, so the room is not looked at, however full it is by now, unless the node has shrunk since (R6.9, SEEDS S25).
+    /// no fuller, so the room is not looked at, however full it is by now, unless the node has shrunk since (R6.9, SEEDS S25). On
+    /// another one it is a new allocation, which a drained node does not take (R2.5).
     fn swap_fits(&self, placeholder: AllocIx, real: AllocIx) -> bool {
         let (ph, row) = (&self.allocs[placeholder], &self.allocs[real]);
         let Some(node) = row.node else { return false };
         let at = &self.nodes[node];
         if ph.node == row.node && self.swaps_at_home.get(&placeholder).is_none_or(|before| at.capacity.ge_all(before)) {
             return true;
+        }
+        if ph.node != row.node && !at.schedulable() {
+            return false;
         }
         let mut room = at.available.value();
         room.add(if ph.node == row.node { &ph.resource } else { &row.resource });

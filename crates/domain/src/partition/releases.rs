@@ -195,6 +195,7 @@ impl Partition {
         }
         self.enqueue(alloc);
         self.run_again(app, cx);
+        self.start_timer_of_waiting(app, cx);
     }
 
     /// An ask that has no allocation goes, whatever it waits for.
@@ -221,6 +222,7 @@ impl Partition {
                 self.rouse_groups(app);
             }
             self.rouse_gang(app, &group);
+            self.stop_timer_of_nothing(app);
             self.gang_progress(app);
             // What its gang still waits for is less: others may begin (SEEDS S11).
             self.unblock_limits();

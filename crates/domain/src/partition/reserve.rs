@@ -95,6 +95,7 @@ impl Partition {
         }
         let (was_open, claimed) = (self.is_shared(node), self.has_claim(alloc));
         self.use_claim(alloc);
+        self.questions.kept.remove(&alloc);
         match self.end_reservation(alloc, cx) {
             Some(other) if other != node => self.left_by_reservation(other, claimed),
             // Others could not use what it leaves of the node.
@@ -114,7 +115,9 @@ impl Partition {
         let node = row.reserved.take()?;
         self.not_ripe(alloc);
         self.held_back.remove(&alloc);
-        self.questions.kept.remove(&alloc);
+        if self.questions.kept.remove(&alloc).is_some() {
+            self.place_is_lost(alloc);
+        }
         self.reserved_placeholders.remove(&alloc);
         let row = &self.allocs[alloc];
         let (app, key, resource) = (row.app, row.spec.key.clone(), row.resource.clone());

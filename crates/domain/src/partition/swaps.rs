@@ -322,4 +322,16 @@ impl Partition {
         self.questions.kept.insert(real);
         true
     }
+
+    /// The place that was kept for a real ask is not its own: the placeholder went for nothing (R6.15).
+    pub(super) fn place_is_lost(&mut self, real: AllocIx) {
+        let row = &mut self.allocs[real];
+        row.placeholder_used = false;
+        row.requested = row.created;
+        let (app, group) = (row.app, row.spec.task_group.clone());
+        if let Some(group) = self.apps[app].gang.task_groups.get_mut(&group) {
+            group.replaced -= 1;
+            group.timed_out += 1;
+        }
+    }
 }

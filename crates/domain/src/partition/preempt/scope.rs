@@ -87,7 +87,7 @@ impl Partition {
         let row = &self.allocs[alloc];
         let need = wanted(&row.resource);
         let path = self.up(self.apps[row.app].queue);
-        let gang = self.gang_that_waits(row.app).filter(|_| row.is_placeholder()).map(wanted);
+        let gang = self.gang_that_waits(row.app).filter(|_| row.is_placeholder()).map(|ask| wanted(&ask));
         let mut scope =
             Scope { need, gang, path, short: Resource::new(), leaves: BTreeMap::new(), entitled: SmallVec::new() };
         self.measure_shortage(&mut scope);

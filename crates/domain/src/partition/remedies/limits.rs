@@ -116,7 +116,7 @@ impl Search<'_> {
         }
         let Some(most) = furthest(&max, &self.wanted, &bound) else { return };
         let gang = partition.gang_to_begin(self.app);
-        let least = raised(&max, &used(row, gang.is_some()), gang.unwrap_or(&self.wanted), &bound);
+        let least = raised(&max, &used(row, gang.is_some()), gang.as_deref().unwrap_or(&self.wanted), &bound);
         let queue = row.path.clone();
         let edit = |amounts: Resource| Edit::Max { queue: queue.clone(), amounts };
         let reached = |then: &Partition| reached(&max, &used(&then.queues[ix], false), &most).map(edit);

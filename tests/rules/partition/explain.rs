@@ -3,7 +3,7 @@
 use callboard::domain::{
     command::{AddApplication, Command, NodeAction, PredicateTerms},
     partition::{Explainer, Unfit, Waiting, Why},
-    types::Nanos,
+    types::{Nanos, Termination},
 };
 
 use super::env::{Ask, Env, res};
@@ -173,6 +173,26 @@ fn a_node_that_holds_too_much_takes_from_all() {
     let found = why(&env, "a");
     let [Why::QueueQuota { queue, max, used }] = &found[..] else { panic!("{found:?}") };
     assert_eq!((&**queue, max, used), ("root", &res(45, 45), &res(40, 40)));
+}
+
+// R5.42: who has reserved its node is not kept off by the reservations of others there; the size of the cluster is (R5.40).
+#[test]
+fn an_ask_that_has_reserved_its_node_is_not_told_of_the_reservations_of_others() {
+    let mut env = Env::calm(CONFIG);
+    env.node("n1", 10);
+    env.node("n2", 10);
+    app(&mut env, "a", "root.wide", "u");
+    env.ask(vec![Ask::new("a", "big", 25).on("n1"), Ask::new("a", "old", 3).on("n2").requires("n2")]);
+    env.ask(vec![Ask::new("a", "large", 8).requires("n2")]);
+    env.ask(vec![Ask::new("a", "small", 2).requires("n2")]);
+    let found = why(&env, "a");
+    let [Why::RequiredNode { why: Unfit::Full, .. }, Why::QueueQuota { queue, used, .. }] = &found[..] else {
+        panic!("{found:?}")
+    };
+    assert_eq!((&**queue, used), ("root", &res(28, 28)));
+    // Where there is nothing else, it is placed.
+    env.release("a", "big", Termination::StoppedByRm);
+    assert!(env.heard().contains(&"new small on n2".to_owned()));
 }
 
 // R6.13, R5.27: what only the shim can say.

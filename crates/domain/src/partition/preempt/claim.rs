@@ -181,7 +181,7 @@ impl Partition {
     }
 
     /// What the cluster has left once those are gone that preemption ends, and what is promised is taken.
-    pub(super) fn cluster_room_to_come(&self) -> Resource {
+    pub(in super::super) fn cluster_room_to_come(&self) -> Resource {
         let row = &self.queues[self.root];
         let mut room = row.max.as_deref().cloned().unwrap_or_default();
         room.sub(&row.allocated);

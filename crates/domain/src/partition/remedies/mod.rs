@@ -4,7 +4,7 @@
 //!
 //! What is tried is one change at a time, of these kinds: a queue's max or number of applications on the path of the ask, a limit of its user
 //! or group there, drained nodes, allocations that leave a node, a smaller ask (or a gang of fewer members), another queue, a setting that
-//! forbids preemption, and more nodes like one that is there. Of a setting that can be raised its least value is
+//! forbids preemption, a required node that is not there, and more nodes like one that is. Of a setting that can be raised its least value is
 //! looked for: first what is missing for the ask alone, then as far as it may go, as others may be before it in
 //! line.
 
@@ -74,6 +74,8 @@ pub struct Advice {
 pub enum Nothing {
     /// It is larger than every node.
     TooLarge,
+    /// It is larger than the node that it requires.
+    RequiredTooSmall,
     /// No node is registered.
     NoNodes,
     /// It is up to the resource manager: to send the rest of a gang, an answer, or another one.
@@ -216,6 +218,7 @@ impl<'a> Search<'a> {
         self.smaller();
         self.allow_preemption();
         self.free_a_node();
+        self.register_node();
         self.add_nodes();
     }
 
@@ -224,7 +227,7 @@ impl<'a> Search<'a> {
         self.found.truncate(TOLD);
         let none = self.found.is_empty().then_some(match &waiting.why {
             Why::Nodes(nodes) | Why::GangNodes(nodes) if nodes.is_too_large() => Nothing::TooLarge,
-            Why::RequiredNode { why: super::Unfit::TooSmall, .. } => Nothing::TooLarge,
+            Why::RequiredNode { why: super::Unfit::TooSmall, .. } => Nothing::RequiredTooSmall,
             Why::GangToCome(_) | Why::Placeholder { .. } | Why::Failures(_) => Nothing::ResourceManager,
             _ => Nothing::NoSingleChange,
         });

@@ -69,7 +69,8 @@ fn places(env: &Env, commands: Vec<Command>, keys: &[String], seconds: i64) -> b
         let placed = |key: &String| then.told.iter().any(|told| told.starts_with(&format!("new {key} on ")));
         keys.iter().all(placed)
     };
-    let mut done = false;
+    // Where nothing has to be done, what was sent before is confirmed all the same.
+    let mut done = commands.is_empty() && all(&mut then);
     for command in commands {
         then.apply(command);
         done = all(&mut then);
@@ -643,6 +644,28 @@ fn as_much_leaves_a_node_as_all_together_hold_too_much() {
         _ => None,
     });
     assert_eq!(freed, Some(2), "{advice:#?}");
+}
+
+// R7.28, R5.32: what goes for an ask may be long in going, and it is placed elsewhere before.
+#[test]
+fn what_helps_before_others_have_ended_is_told_of_an_ask_that_has_preempted() {
+    let config = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [\
+                  {name: g, properties: {preemption.delay: 1s}, resources: {guaranteed: {memory: 10}}}, {name: v}]}]}]";
+    let mut env = Env::calm(config);
+    env.node("n1", 10);
+    env.app("v", "root.v");
+    env.ask(vec![Ask::new("v", "v1", 5).preempts(), Ask::new("v", "v2", 5).preempts()]);
+    env.app("g", "root.g");
+    env.ask(vec![Ask::new("g", "k", 5).preempts()]);
+    env.pass(3);
+    assert_eq!(env.unconfirmed.len(), 1);
+    let advice = advice_for(&env, config, "g");
+    assert!(changes(&advice).first() == Some(&Change::Wait) && advice.complete, "{advice:#?}");
+    assert_eq!(more_nodes(&advice), [1], "{advice:#?}");
+    check(&config::load(config).expect("valid"), &env, &mut BTreeMap::new());
+    // Nobody has to confirm anything for that.
+    env.node("n2", 10);
+    assert!(env.heard().contains(&"new k on n2".to_owned()));
 }
 
 #[test]

@@ -104,6 +104,8 @@ struct Search<'a> {
     found: Vec<Remedy>,
     tried: usize,
     cut: bool,
+    /// Nobody confirms what was released before.
+    unconfirmed: bool,
 }
 
 impl Partition {
@@ -113,9 +115,7 @@ impl Partition {
         match &waiting.why {
             Why::Stopped | Why::Ending(_) | Why::NotALeaf => return only(Nothing::Never),
             Why::NoNodes => return only(Nothing::NoNodes),
-            Why::Asking(_) | Why::Replacing { .. } | Why::GangShort(_) | Why::Preempting { .. } => {
-                return only(Nothing::ResourceManager);
-            }
+            Why::Asking(_) | Why::Replacing { .. } | Why::GangShort(_) => return only(Nothing::ResourceManager),
             // Nobody but the shim knows what it would say of another node, or of the same one later.
             Why::Nodes(nodes) | Why::GangNodes(nodes) if nodes.is_refused() => return only(Nothing::ResourceManager),
             Why::Refused { .. } | Why::RequiredNode { why: super::Unfit::Refused, .. } => {
@@ -147,6 +147,7 @@ impl Partition {
             found: Vec::new(),
             tried: 0,
             cut: false,
+            unconfirmed: false,
         };
         search.all(waiting);
         search.advice(waiting)
@@ -200,7 +201,9 @@ impl Partition {
 impl<'a> Search<'a> {
     fn all(&mut self, waiting: &Waiting) {
         self.wait();
-        if self.found.iter().any(|remedy| remedy.after == Nanos::ZERO) {
+        // Those who go for it may be long in going: what places it before is tried without them.
+        self.unconfirmed = matches!(waiting.why, Why::Preempting { .. });
+        if !self.unconfirmed && self.found.iter().any(|remedy| remedy.after == Nanos::ZERO) {
             // Nothing holds it back.
             return;
         }
@@ -278,6 +281,9 @@ impl<'a> Search<'a> {
         let commands = change.commands(self.partition, self.edit).ok()?;
         let watched = change.watched(&self.names);
         let mut run = Forward::new(self.partition, self.now, &watched, self.bounds);
+        if self.unconfirmed {
+            run = run.unconfirmed();
+        }
         let mut placed = false;
         for (nth, command) in commands.into_iter().enumerate() {
             // Time passes between two requests: what was given up with the one may be others' before the next.

@@ -1,6 +1,7 @@
 //! Why asks wait, asked of the partition without changing it.
 
 use callboard::domain::{
+    alloc::Foreign,
     command::{AddApplication, Command, NodeAction, PredicateTerms},
     partition::{Explainer, Unfit, Waiting, Why},
     types::{Nanos, Termination},
@@ -236,8 +237,18 @@ fn who_goes_for_it_is_told_while_they_fill_the_queue() {
     env.ask(vec![Ask::new("g", "k", 10).preempts()]);
     env.pass(3);
     let found = why(&env, "g");
-    let [Why::Preempting { leaving, .. }] = &found[..] else { panic!("{found:?}") };
-    assert_eq!(leaving.len(), 1);
+    let [Why::Preempting { leaving, lacks, .. }] = &found[..] else { panic!("{found:?}") };
+    assert!(leaving.len() == 1 && lacks.is_empty());
+    // R2.16, R7.38: other schedulers took of the node, and it has not enough even when they are gone.
+    let mut foreign = Ask::new("", "foreign", 9).on("n1");
+    foreign.spec.foreign = Some(Foreign::Static);
+    env.ask(vec![foreign]);
+    let found = why(&env, "g");
+    let lacks = found.iter().find_map(|why| if let Why::Preempting { lacks, .. } = why { Some(lacks) } else { None });
+    assert_eq!(lacks, Some(&res(9, 9)), "{found:?}");
+    let gone = env.unconfirmed.remove(0);
+    env.release(&gone.app, &gone.key, gone.termination);
+    assert!(!env.heard().contains(&"new k on n1".to_owned()));
 }
 
 // R6.10, R5.27: what is to replace a placeholder, and a gang that is placed all at once, are told of the refusal.

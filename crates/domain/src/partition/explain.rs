@@ -123,6 +123,8 @@ pub enum Why {
         node: Arc<str>,
         /// Application and key of those whose end the shim has not confirmed; at least one.
         leaving: Vec<(Arc<str>, Arc<str>)>,
+        /// What the node lacks for it even when they are gone.
+        lacks: Resource,
     },
     /// Nothing holds it back: it is placed when its turn comes.
     Turn,
@@ -412,7 +414,8 @@ impl<'a> Explainer<'a> {
             let leaving: Vec<_> = partition.leaving_for(alloc).map(name).collect();
             let row = &partition.allocs[alloc];
             if let Some(node) = node.filter(|_| !leaving.is_empty() && partition.user_fits(app, &row.resource)) {
-                let why = Why::Preempting { node: node.spec.id.clone(), leaving };
+                let (node, lacks) = (node.spec.id.clone(), partition.lacks_then(alloc));
+                let why = Why::Preempting { node, leaving, lacks };
                 let of = found.entry(partition.group_key(alloc)).or_default();
                 of.push((partition.ask_order(alloc), alloc, why));
             }
@@ -680,11 +683,6 @@ impl<'a> Explainer<'a> {
 }
 
 impl Partition {
-    /// What of a gang has to fit at once: all that was announced before it has begun, else what still waits.
-    fn gang_total(&self, app: AppIx) -> Resource {
-        self.gang_to_begin(app).unwrap_or(&self.apps[app].gang.awaited).clone()
-    }
-
     /// The node has room for the ask beside what is reserved for others, and takes allocations.
     fn has_open_room(&self, node: NodeIx, resource: &Resource, ask: AllocIx) -> bool {
         let Some(row) = self.nodes.get(node).filter(|row| row.schedulable()) else { return false };

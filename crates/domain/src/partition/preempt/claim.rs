@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::super::Partition;
+use super::{super::Partition, gap, wanted};
 use crate::coded::list;
 use crate::{
     alloc::{Alloc, Phase},
@@ -178,6 +178,18 @@ impl Partition {
             room.add(&self.allocs[*leaving].resource);
         }
         room
+    }
+
+    /// What the node that is reserved for an ask lacks for it then, beside what others have preempted for there.
+    pub(in super::super) fn lacks_then(&self, alloc: AllocIx) -> Resource {
+        let row = &self.allocs[alloc];
+        let Some(node) = row.reserved else { return Resource::new() };
+        let mut others = self.nodes[node].claimed.value();
+        if let Some(own) = self.claims.get(&alloc) {
+            others.sub(&own.resource);
+        }
+        let wanted_here = wanted(&row.resource).minus_known(&others.negated());
+        gap(&wanted_here, &self.room_to_come(node))
     }
 
     /// What the cluster has left once those are gone that preemption ends, and what is promised is taken.

@@ -90,6 +90,19 @@ fn what_is_larger_than_a_limit_is_not_told_as_if_it_only_had_to_wait() {
 }
 
 #[test]
+fn a_node_that_has_no_room_even_then_is_told_with_what_it_lacks() {
+    let text = |lacks| {
+        let leaving = vec![("v".into(), "v1".into())];
+        reason(&[("memory", 5)], Why::Preempting { node: "n1".into(), leaving, lacks }).text
+    };
+    let told = "Others were told to end for it: v1 of v. It is placed on node n1 when the resource manager has confirmed that they did.";
+    assert_eq!(text(Resource::new()), told);
+    let told = "Others were told to end for it: v1 of v. That is not enough any more: when the resource manager has confirmed that they did, \
+                node n1 still lacks 9 B memory for it, beside what else it holds or has promised.";
+    assert_eq!(text(Resource::of(&[("memory", 9)])), told);
+}
+
+#[test]
 fn who_waits_for_answers_is_told_so() {
     let asked = Waiting { asked: 64, asked_all: true, ..waiting(&[], Why::Turn) };
     let found = Reason::of(&asked, None);

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Partition, node_sizes::NodeSizes, shapes::Size};
+use super::{Partition, node_sizes::NodeSizes, preempt::gap, shapes::Size};
 use crate::{
     alloc::{Alloc, Failures, LogEntry, Phase},
     app::{AskGroup, AskOrder, GroupKey},
@@ -75,8 +75,10 @@ pub enum Why {
         queue: Arc<str>,
         /// Its max.
         max: Resource,
-        /// What is used of it, or promised to asks that have preempted.
+        /// What is used of it.
         used: Resource,
+        /// What is promised beside that to asks that have preempted.
+        promised: Resource,
         /// What is kept of it for the placeholders of gangs that have begun.
         kept: Resource,
     },
@@ -92,8 +94,10 @@ pub enum Why {
         queue: Arc<str>,
         /// Its max.
         max: Resource,
-        /// What is used of it, or promised to asks that have preempted.
+        /// What is used of it.
         used: Resource,
+        /// What is promised beside that to asks that have preempted.
+        promised: Resource,
     },
     /// Its required node.
     RequiredNode {
@@ -575,23 +579,20 @@ impl<'a> Explainer<'a> {
     }
 
     fn gang_room(&self, level: QueueIx, kept: Resource) -> Why {
-        let (queue, max, used) = self.used_of(level);
-        Why::GangRoom { queue, max, used, kept }
+        let (queue, max, used, promised) = self.used_of(level);
+        Why::GangRoom { queue, max, used, promised, kept }
     }
 
     fn queue_quota(&self, level: QueueIx) -> Why {
-        let (queue, max, used) = self.used_of(level);
-        Why::QueueQuota { queue, max, used }
+        let (queue, max, used, promised) = self.used_of(level);
+        Why::QueueQuota { queue, max, used, promised }
     }
 
-    /// A level by its path, with its max and what is used of it, or promised to asks that have preempted.
-    fn used_of(&self, level: QueueIx) -> (Arc<str>, Resource, Resource) {
+    /// A level by its path, with its max, what is used of it, and what is promised beside that.
+    fn used_of(&self, level: QueueIx) -> (Arc<str>, Resource, Resource, Resource) {
         let queue = &self.partition.queues[level];
-        let mut used = queue.allocated.value();
-        if !queue.claimed.is_empty() {
-            used = used.max(&used.minus(&queue.preempting).plus(&queue.claimed));
-        }
-        (queue.path.clone(), queue.max.as_deref().cloned().unwrap_or_default(), used)
+        let promised = gap(&queue.claimed, &queue.preempting);
+        (queue.path.clone(), queue.max.as_deref().cloned().unwrap_or_default(), queue.allocated.value(), promised)
     }
 
     /// A real ask that replaces a placeholder, once the shim agrees.

@@ -62,6 +62,9 @@ pub struct Short {
     limit: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     used: Option<i64>,
+    /// What of the limit is promised to asks that have preempted; left out where that is nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    promised: Option<i64>,
     /// What of the limit is kept for gangs that have begun; left out where that is nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     kept: Option<i64>,
@@ -79,8 +82,9 @@ impl Short {
     fn figures(&self) -> Figures<'_> {
         match self.limit {
             Some(limit) => {
-                let all = [self.wanted, limit, self.used.unwrap_or(0), self.kept.unwrap_or(0)];
-                Figures::of(&self.resource, &all, |read| read[0] + read[2] + read[3] > read[1])
+                let taken = [self.used, self.promised, self.kept].map(|part| part.unwrap_or(0));
+                let all = [&[limit, self.wanted][..], &taken].concat();
+                Figures::of(&self.resource, &all, |read| read[1..].iter().sum::<i128>() > read[0])
             }
             None => Figures::of(&self.resource, &[self.wanted, self.available], |_| true),
         }
@@ -297,8 +301,8 @@ impl Reason {
                     plural(*nodes, "node"),
                 ),
             ),
-            Why::GangRoom { queue, max, used, kept } => {
-                let short = short_of(&waiting.wanted, max, used, kept);
+            Why::GangRoom { queue, max, used, promised, kept } => {
+                let short = short_of(wanted, max, used, [promised, kept]);
                 let text = above_limit(waiting, &short, || format!("the max of queue {queue}")).unwrap_or_else(|| {
                     format!(
                         "Queue {queue} has no room for all placeholders of the gang at once, and none is placed before it has: {}.",
@@ -310,8 +314,8 @@ impl Reason {
             Why::GangShort(come) => gang_short(come, &waiting.wanted),
             Why::GangNodes(nodes) => gang_nodes(nodes, &waiting.wanted),
             Why::UserQuota(refusal) => user_quota(refusal, waiting),
-            Why::QueueQuota { queue, max, used } => {
-                let short = short_of(wanted, max, used, &Resource::default());
+            Why::QueueQuota { queue, max, used, promised } => {
+                let short = short_of(wanted, max, used, [promised, &Resource::new()]);
                 let text = match &**queue {
                     // All nodes together: see `Why::QueueQuota`.
                     "root" => format!(
@@ -428,7 +432,8 @@ fn user_apps(refusal: &Refusal) -> Reason {
 fn user_quota(refusal: &Refusal, waiting: &Waiting) -> Reason {
     let (who, user, group) = whose(refusal);
     let (none, name, queue) = (Resource::new(), &refusal.name, &refusal.queue);
-    let short = short_of(&waiting.wanted, refusal.limit.resources.as_ref().unwrap_or(&none), &refusal.used, &none);
+    let max = refusal.limit.resources.as_ref().unwrap_or(&none);
+    let short = short_of(&waiting.wanted, max, &refusal.used, [&refusal.promised, &none]);
     let limit = || format!("the limit of {} {name} in queue {queue}", who.to_lowercase());
     let text = above_limit(waiting, &short, limit)
         .unwrap_or_else(|| format!("{who} {name} is at the limit in queue {queue}: {}.", told(&short)));
@@ -522,7 +527,7 @@ fn refused(nodes: &Nodes) -> String {
 fn wanted_of(wanted: &Resource, left: impl Fn(&ResourceType) -> i64) -> Vec<Short> {
     let row = |(kind, wanted): (ResourceType, i64)| {
         let available = left(&kind);
-        Short { resource: (&kind).into(), wanted, available, limit: None, used: None, kept: None }
+        Short { resource: (&kind).into(), wanted, available, limit: None, used: None, promised: None, kept: None }
     };
     Amounts::from(wanted).0.into_iter().map(row).filter(|short| short.available < short.wanted).collect()
 }
@@ -565,19 +570,20 @@ fn amount(resource: &Resource, kind: &ResourceType) -> i64 {
     clamp(resource.amount(kind))
 }
 
-fn short_of(wanted: &Resource, max: &Resource, used: &Resource, kept: &Resource) -> Vec<Short> {
+/// `beside`: what is promised, and what is kept.
+fn short_of(wanted: &Resource, max: &Resource, used: &Resource, beside: [&Resource; 2]) -> Vec<Short> {
     let row = |(kind, wanted): (ResourceType, i64)| {
         let limit = clamp(max.get(&kind)?);
-        let (used, kept) = (amount(used, &kind), amount(kept, &kind));
-        let resource = (&kind).into();
-        let available = limit.saturating_sub(used).saturating_sub(kept);
-        let kept = (kept != 0).then_some(kept);
-        (wanted > available).then_some(Short {
-            resource,
+        let (used, beside) = (amount(used, &kind), beside.map(|part| amount(part, &kind)));
+        let available = [used, beside[0], beside[1]].iter().fold(limit, |left, part| left.saturating_sub(*part));
+        let [promised, kept] = beside.map(|part| (part != 0).then_some(part));
+        (wanted > available).then(|| Short {
+            resource: (&kind).into(),
             wanted,
             available,
             limit: Some(limit),
             used: Some(used),
+            promised,
             kept,
         })
     };
@@ -589,10 +595,11 @@ fn told(short: &[Short]) -> String {
         let (used, limit) = (s.used.unwrap_or(0), s.limit.unwrap_or(0));
         let figures = s.figures();
         let wanted = figures.told(s.wanted);
-        let kept =
-            s.kept.map_or(String::new(), |kept| format!("{} kept for gangs that have begun, ", figures.told(kept)));
+        let part = |part: Option<i64>, what| part.map_or_else(String::new, |n| format!("{} {what}, ", figures.told(n)));
+        let promised = part(s.promised, "promised to asks that have preempted");
+        let kept = part(s.kept, "kept for gangs that have begun");
         format!(
-            "{} of {} {} used, {kept}{wanted} more wanted",
+            "{} of {} {} used, {promised}{kept}{wanted} more wanted",
             figures.told(used),
             figures.told(limit),
             noun(&s.resource, limit)

@@ -1,9 +1,10 @@
 //! Why asks wait, asked of the partition without changing it.
 
 use callboard::domain::{
+    alloc::Foreign,
     command::{AddApplication, Command, NodeAction, PredicateTerms},
     partition::{Explainer, Unfit, Waiting, Why},
-    types::Nanos,
+    types::{Nanos, Termination},
 };
 
 use super::env::{Ask, Env, res};
@@ -53,7 +54,7 @@ fn queues_hold_back() {
     app(&mut env, "a", "root.small", "u");
     env.ask(vec![Ask::new("a", "1", 25), Ask::new("a", "2", 10)]);
     let found = why(&env, "a");
-    let [Why::QueueQuota { queue, max, used }] = &found[..] else { panic!("{found:?}") };
+    let [Why::QueueQuota { queue, max, used, .. }] = &found[..] else { panic!("{found:?}") };
     assert_eq!((&**queue, max.named(), used), ("root.small", vec![("memory", 30)], &res(25, 25)));
     app(&mut env, "b", "root.small", "u");
     app(&mut env, "c", "root.small", "u");
@@ -171,8 +172,28 @@ fn a_node_that_holds_too_much_takes_from_all() {
     env.node_action("n1", NodeAction::Update, Some(res(5, 5)));
     env.ask(vec![Ask::new("a", "2", 10)]);
     let found = why(&env, "a");
-    let [Why::QueueQuota { queue, max, used }] = &found[..] else { panic!("{found:?}") };
+    let [Why::QueueQuota { queue, max, used, .. }] = &found[..] else { panic!("{found:?}") };
     assert_eq!((&**queue, max, used), ("root", &res(45, 45), &res(40, 40)));
+}
+
+// R5.42: who has reserved its node is not kept off by the reservations of others there; the size of the cluster is (R5.40).
+#[test]
+fn an_ask_that_has_reserved_its_node_is_not_told_of_the_reservations_of_others() {
+    let mut env = Env::calm(CONFIG);
+    env.node("n1", 10);
+    env.node("n2", 10);
+    app(&mut env, "a", "root.wide", "u");
+    env.ask(vec![Ask::new("a", "big", 25).on("n1"), Ask::new("a", "old", 3).on("n2").requires("n2")]);
+    env.ask(vec![Ask::new("a", "large", 8).requires("n2")]);
+    env.ask(vec![Ask::new("a", "small", 2).requires("n2")]);
+    let found = why(&env, "a");
+    let [Why::RequiredNode { why: Unfit::Full, .. }, Why::QueueQuota { queue, used, .. }] = &found[..] else {
+        panic!("{found:?}")
+    };
+    assert_eq!((&**queue, used), ("root", &res(28, 28)));
+    // Where there is nothing else, it is placed.
+    env.release("a", "big", Termination::StoppedByRm);
+    assert!(env.heard().contains(&"new small on n2".to_owned()));
 }
 
 // R6.13, R5.27: what only the shim can say.
@@ -216,8 +237,50 @@ fn who_goes_for_it_is_told_while_they_fill_the_queue() {
     env.ask(vec![Ask::new("g", "k", 10).preempts()]);
     env.pass(3);
     let found = why(&env, "g");
-    let [Why::Preempting { leaving, .. }] = &found[..] else { panic!("{found:?}") };
-    assert_eq!(leaving.len(), 1);
+    let [Why::Preempting { leaving, lacks, .. }] = &found[..] else { panic!("{found:?}") };
+    assert!(leaving.len() == 1 && lacks.is_empty());
+    // What is promised to it is not used yet.
+    env.ask(vec![Ask::new("g", "late", 30)]);
+    let found = why(&env, "g");
+    let quota = found.iter().find_map(|why| match why {
+        Why::QueueQuota { used, promised, .. } => Some((used.clone(), promised.clone())),
+        _ => None,
+    });
+    assert_eq!(quota, Some((res(40, 40), res(0, 0))), "{found:?}");
+    // R2.16, R7.38: other schedulers took of the node, and it has not enough even when they are gone.
+    let mut foreign = Ask::new("", "foreign", 9).on("n1");
+    foreign.spec.foreign = Some(Foreign::Static);
+    env.ask(vec![foreign]);
+    let found = why(&env, "g");
+    let lacks = found.iter().find_map(|why| if let Why::Preempting { lacks, .. } = why { Some(lacks) } else { None });
+    assert_eq!(lacks, Some(&res(9, 9)), "{found:?}");
+    let gone = env.unconfirmed.remove(0);
+    env.release(&gone.app, &gone.key, gone.termination);
+    assert!(!env.heard().contains(&"new k on n1".to_owned()));
+}
+
+// R7.2: what is promised is in the way of others, and not used.
+#[test]
+fn what_is_promised_is_told_from_what_is_used() {
+    let yaml = "partitions:\n- name: default\n  queues:\n  - name: root\n    submitacl: '*'\n    limits:\n    - {limit: l, users: [eve], maxresources: {memory: 6}}\n    \
+                queues:\n    - name: a\n      properties: {preemption.delay: 1s}\n      resources: {guaranteed: {memory: 5}, max: {memory: 6}}\n    - name: b\n";
+    let mut env = Env::calm(yaml);
+    env.node("n1", 10);
+    app(&mut env, "v", "root.b", "u");
+    env.ask(vec![Ask::new("v", "v1", 4).preempts(), Ask::new("v", "v2", 4).preempts()]);
+    app(&mut env, "g", "root.a", "eve");
+    env.ask(vec![Ask::new("g", "k", 5).preempts()]);
+    env.pass(3);
+    assert_eq!(env.unconfirmed.len(), 1);
+    app(&mut env, "h", "root.b", "eve");
+    app(&mut env, "i", "root.a", "u");
+    env.ask(vec![Ask::new("h", "h", 2), Ask::new("i", "i", 2)]);
+    let found = why(&env, "h");
+    let [Why::UserQuota(refusal)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((&refusal.used, &refusal.promised), (&res(0, 0), &res(5, 5)));
+    let found = why(&env, "i");
+    let [Why::QueueQuota { used, promised, .. }] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((used, promised), (&res(0, 0), &res(5, 5)));
 }
 
 // R6.10, R5.27: what is to replace a placeholder, and a gang that is placed all at once, are told of the refusal.

@@ -29,7 +29,7 @@ use proptest::{
     test_runner::{RngAlgorithm, TestRng, TestRunner},
 };
 
-use super::env::{Ask, Env};
+use super::env::{Ask, Env, res};
 
 /// Worlds in an ordinary run; `PROPTEST_CASES=1000` for more.
 const WORLDS: u32 = 60;
@@ -69,7 +69,8 @@ fn places(env: &Env, commands: Vec<Command>, keys: &[String], seconds: i64) -> b
         let placed = |key: &String| then.told.iter().any(|told| told.starts_with(&format!("new {key} on ")));
         keys.iter().all(placed)
     };
-    let mut done = false;
+    // Where nothing has to be done, what was sent before is confirmed all the same.
+    let mut done = commands.is_empty() && all(&mut then);
     for command in commands {
         then.apply(command);
         done = all(&mut then);
@@ -142,6 +143,7 @@ fn kind(change: &Change) -> &'static str {
         Change::Members { .. } => "members",
         Change::Queue { .. } => "queue",
         Change::Resume { .. } => "resume",
+        Change::Register { .. } => "register",
         Change::Nodes { .. } => "nodes",
     }
 }
@@ -585,4 +587,109 @@ fn what_helps_after_a_pause_is_told_during_it() {
     env.ask(vec![Ask::new("f", "f", 8)]);
     let advice = advice_for(&env, ROOMY, "w");
     assert!(changes(&advice).iter().any(|change| matches!(change, Change::Free { .. })), "{advice:?}");
+}
+
+/// Nodes that are added, and register.
+fn more_nodes(advice: &Advice) -> Vec<usize> {
+    let count = |change| if let Change::Nodes { count, .. } = change { Some(count) } else { None };
+    changes(advice).into_iter().filter_map(count).collect()
+}
+
+// R5.40, R2.29: what one node holds too much is missing to all together, and more nodes make up for it.
+#[test]
+fn where_all_nodes_together_hold_too_much_as_many_are_added_as_make_up_for_it() {
+    let loaded = config::load(ROOMY).expect("valid");
+    for ask in [Ask::new("w", "w", 2).requires("n2"), Ask::new("w", "w", 2)] {
+        let mut env = Env::calm(ROOMY);
+        for node in ["n1", "n2"] {
+            env.node(node, 10);
+        }
+        env.app("f", "root.q");
+        env.ask(vec![Ask::new("f", "big", 25).on("n1"), Ask::new("f", "old", 3).on("n2").requires("n2")]);
+        env.app("w", "root.q");
+        env.ask(vec![ask]);
+        let advice = advice_for(&env, ROOMY, "w");
+        assert_eq!((more_nodes(&advice), advice.complete), (vec![1], true), "{advice:#?}");
+        check(&loaded, &env, &mut BTreeMap::new());
+    }
+    // One that is added stays empty, as its room is what the others hold too much.
+    let mut env = Env::calm(ROOMY);
+    for (node, key) in [("n1", "k1"), ("n2", "k2")] {
+        env.node(node, 10);
+        env.app(key, "root.q");
+        env.ask(vec![Ask::new(key, key, 10)]);
+    }
+    env.node_action("n1", NodeAction::Update, Some(res(1, 1)));
+    env.app("w", "root.q");
+    env.ask(vec![Ask::new("w", "w", 5)]);
+    let advice = advice_for(&env, ROOMY, "w");
+    assert_eq!((more_nodes(&advice), advice.complete), (vec![2], true), "{advice:#?}");
+    check(&loaded, &env, &mut BTreeMap::new());
+}
+
+// R7.33: what leaves the required node makes room in the whole cluster as well.
+#[test]
+fn as_much_leaves_a_node_as_all_together_hold_too_much() {
+    let mut env = Env::calm(ROOMY);
+    for node in ["n1", "n2"] {
+        env.node(node, 10);
+    }
+    env.app("f", "root.q");
+    env.ask(vec![Ask::new("f", "big", 15).on("n1"), Ask::new("f", "a", 4).on("n2"), Ask::new("f", "b", 5).on("n2")]);
+    env.app("w", "root.r");
+    env.ask(vec![Ask::new("w", "w", 4).requires("n2").priority(-1)]);
+    let advice = advice_for(&env, ROOMY, "w");
+    let freed = changes(&advice).into_iter().find_map(|change| match change {
+        Change::Free { allocations, .. } => Some(allocations.len()),
+        _ => None,
+    });
+    assert_eq!(freed, Some(2), "{advice:#?}");
+}
+
+// R7.28, R5.32: what goes for an ask may be long in going, and it is placed elsewhere before.
+#[test]
+fn what_helps_before_others_have_ended_is_told_of_an_ask_that_has_preempted() {
+    let config = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [\
+                  {name: g, properties: {preemption.delay: 1s}, resources: {guaranteed: {memory: 10}}}, {name: v}]}]}]";
+    let mut env = Env::calm(config);
+    env.node("n1", 10);
+    env.app("v", "root.v");
+    env.ask(vec![Ask::new("v", "v1", 5).preempts(), Ask::new("v", "v2", 5).preempts()]);
+    env.app("g", "root.g");
+    env.ask(vec![Ask::new("g", "k", 5).preempts()]);
+    env.pass(3);
+    assert_eq!(env.unconfirmed.len(), 1);
+    let advice = advice_for(&env, config, "g");
+    assert!(changes(&advice).first() == Some(&Change::Wait) && advice.complete, "{advice:#?}");
+    assert_eq!(more_nodes(&advice), [1], "{advice:#?}");
+    check(&config::load(config).expect("valid"), &env, &mut BTreeMap::new());
+    // Nobody has to confirm anything for that.
+    env.node("n2", 10);
+    assert!(env.heard().contains(&"new k on n2".to_owned()));
+}
+
+#[test]
+fn a_required_node_that_is_not_there_has_to_register_and_one_that_is_too_small_is_told_as_that() {
+    let config = config::load(ROOMY).expect("valid");
+    let mut env = Env::calm(ROOMY);
+    for (node, size) in [("n1", 4), ("n2", 10)] {
+        env.node(node, size);
+    }
+    for (app, node) in [("f", "n1"), ("w", "n1"), ("x", "n9")] {
+        env.app(app, "root.q");
+        env.ask(vec![Ask::new(app, app, if app == "f" { 4 } else { 6 }).requires(node)]);
+    }
+    let advice = advice_for(&env, ROOMY, "w");
+    assert_eq!((advice.none, advice.complete), (Some(Nothing::RequiredTooSmall), true));
+    let advice = advice_for(&env, ROOMY, "x");
+    assert_eq!(changes(&advice), [Change::Register { node: "n9".into(), capacity: res(10, 10) }]);
+    check(&config, &env, &mut BTreeMap::new());
+    // Where no node is as large, one of the size that is wanted is tried; and where that is not enough, a larger one might be.
+    env.ask(vec![Ask::new("x", "x", 12).requires("n9")]);
+    let advice = advice_for(&env, ROOMY, "x");
+    assert_eq!(changes(&advice), [Change::Register { node: "n9".into(), capacity: res(12, 12) }]);
+    env.node_action("n1", NodeAction::Update, Some(res(1, 1)));
+    env.ask(vec![Ask::new("f", "more", 20).on("n2")]);
+    let advice = advice_for(&env, ROOMY, "x");
+    assert_eq!((advice.none, advice.complete), (Some(Nothing::NoSingleChange), false), "{advice:#?}");
 }

@@ -2,7 +2,6 @@
 //! changing anything (R5.23–R5.27, R6.7, SEEDS S10 and S11).
 
 use std::{
-    borrow::Cow,
     collections::BTreeMap,
     hash::{DefaultHasher, Hash as _, Hasher as _},
     iter::successors,
@@ -11,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Partition, node_sizes::NodeSizes, shapes::Size};
+use super::{Partition, node_sizes::NodeSizes, preempt::gap, shapes::Size};
 use crate::{
     alloc::{Alloc, Failures, LogEntry, Phase},
     app::{AskGroup, AskOrder, GroupKey},
@@ -76,8 +75,10 @@ pub enum Why {
         queue: Arc<str>,
         /// Its max.
         max: Resource,
-        /// What is used of it, or promised to asks that have preempted.
+        /// What is used of it.
         used: Resource,
+        /// What is promised beside that to asks that have preempted.
+        promised: Resource,
         /// What is kept of it for the placeholders of gangs that have begun.
         kept: Resource,
     },
@@ -93,8 +94,10 @@ pub enum Why {
         queue: Arc<str>,
         /// Its max.
         max: Resource,
-        /// What is used of it, or promised to asks that have preempted.
+        /// What is used of it.
         used: Resource,
+        /// What is promised beside that to asks that have preempted.
+        promised: Resource,
     },
     /// Its required node.
     RequiredNode {
@@ -124,6 +127,8 @@ pub enum Why {
         node: Arc<str>,
         /// Application and key of those whose end the shim has not confirmed; at least one.
         leaving: Vec<(Arc<str>, Arc<str>)>,
+        /// What the node lacks for it even when they are gone.
+        lacks: Resource,
     },
     /// Nothing holds it back: it is placed when its turn comes.
     Turn,
@@ -413,7 +418,8 @@ impl<'a> Explainer<'a> {
             let leaving: Vec<_> = partition.leaving_for(alloc).map(name).collect();
             let row = &partition.allocs[alloc];
             if let Some(node) = node.filter(|_| !leaving.is_empty() && partition.user_fits(app, &row.resource)) {
-                let why = Why::Preempting { node: node.spec.id.clone(), leaving };
+                let (node, lacks) = (node.spec.id.clone(), partition.lacks_then(alloc));
+                let why = Why::Preempting { node, leaving, lacks };
                 let of = found.entry(partition.group_key(alloc)).or_default();
                 of.push((partition.ask_order(alloc), alloc, why));
             }
@@ -573,23 +579,20 @@ impl<'a> Explainer<'a> {
     }
 
     fn gang_room(&self, level: QueueIx, kept: Resource) -> Why {
-        let (queue, max, used) = self.used_of(level);
-        Why::GangRoom { queue, max, used, kept }
+        let (queue, max, used, promised) = self.used_of(level);
+        Why::GangRoom { queue, max, used, promised, kept }
     }
 
     fn queue_quota(&self, level: QueueIx) -> Why {
-        let (queue, max, used) = self.used_of(level);
-        Why::QueueQuota { queue, max, used }
+        let (queue, max, used, promised) = self.used_of(level);
+        Why::QueueQuota { queue, max, used, promised }
     }
 
-    /// A level by its path, with its max and what is used of it, or promised to asks that have preempted.
-    fn used_of(&self, level: QueueIx) -> (Arc<str>, Resource, Resource) {
+    /// A level by its path, with its max, what is used of it, and what is promised beside that.
+    fn used_of(&self, level: QueueIx) -> (Arc<str>, Resource, Resource, Resource) {
         let queue = &self.partition.queues[level];
-        let mut used = queue.allocated.value();
-        if !queue.claimed.is_empty() {
-            used = used.max(&used.minus(&queue.preempting).plus(&queue.claimed));
-        }
-        (queue.path.clone(), queue.max.as_deref().cloned().unwrap_or_default(), used)
+        let promised = gap(&queue.claimed, &queue.preempting);
+        (queue.path.clone(), queue.max.as_deref().cloned().unwrap_or_default(), queue.allocated.value(), promised)
     }
 
     /// A real ask that replaces a placeholder, once the shim agrees.
@@ -681,11 +684,6 @@ impl<'a> Explainer<'a> {
 }
 
 impl Partition {
-    /// What of a gang has to fit at once: all that was announced before it has begun, else what still waits.
-    fn gang_total(&self, app: AppIx) -> Resource {
-        self.gang_to_begin(app).map_or_else(|| self.apps[app].gang.awaited.clone(), Cow::into_owned)
-    }
-
     /// The node has room for the ask beside what is reserved for others, and takes allocations.
     fn has_open_room(&self, node: NodeIx, resource: &Resource, ask: AllocIx) -> bool {
         let Some(row) = self.nodes.get(node).filter(|row| row.schedulable()) else { return false };

@@ -129,6 +129,12 @@ impl<'a> Forward<'a> {
         }
     }
 
+    /// Nobody confirms what was released before.
+    pub fn unconfirmed(mut self) -> Forward<'a> {
+        self.releases.clear();
+        self
+    }
+
     /// What was recorded comes once more, each thing at its time.
     pub fn following(mut self, recorded: Option<&'a Recorded>) -> Forward<'a> {
         self.script =

@@ -246,6 +246,11 @@ impl Partition {
         Some(wanted)
     }
 
+    /// What of a gang has to fit at once: all that was announced before it has begun, else what still waits.
+    pub(super) fn gang_total(&self, app: AppIx) -> Resource {
+        self.gang_to_begin(app).map_or_else(|| self.apps[app].gang.awaited.clone(), Cow::into_owned)
+    }
+
     /// The level, nearest to the leaf, with a configured max that has no room for all of a gang that has not begun (SEEDS S11).
     /// What gangs that have begun still wait for counts as used.
     pub(super) fn gang_level(&self, app: AppIx) -> Option<QueueIx> {

@@ -93,13 +93,14 @@ impl Partition {
                 let queue = *self.queue_by_path.get(&refusal.queue)?;
                 self.running(queue, |app| has_begun(app) && self.is_charged_to(app, refusal))
             }
-            Why::QueueQuota { queue, max, used } | Why::GangRoom { queue, max, used, .. } => {
-                let kind = shortest(wanted, |kind| Some(max.get(kind)? - used.amount(kind)))?;
+            Why::QueueQuota { queue, max, used, promised } | Why::GangRoom { queue, max, used, promised, .. } => {
+                let kind = shortest(wanted, |kind| Some(max.get(kind)? - used.amount(kind) - promised.amount(kind)))?;
                 self.below(*self.queue_by_path.get(queue)?, kind, |_| true)
             }
             Why::UserQuota(refusal) => {
                 let max = refusal.limit.resources.as_ref()?;
-                let kind = shortest(wanted, |kind| Some(max.get(kind)? - refusal.used.amount(kind)))?;
+                let taken = refusal.used.plus(&refusal.promised);
+                let kind = shortest(wanted, |kind| Some(max.get(kind)? - taken.amount(kind)))?;
                 let queue = *self.queue_by_path.get(&refusal.queue)?;
                 self.below(queue, kind, |app| self.is_charged_to(app, refusal))
             }

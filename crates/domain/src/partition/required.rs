@@ -94,7 +94,10 @@ impl Partition {
             Unfit::Refused
         } else if !node.available.fits(resource) {
             Unfit::Full
-        } else if node.reservations.iter().any(|other| other != ask) {
+        } else if !self.fits_beside_claims(ask, at)
+            // R5.42: one that has reserved it itself is not kept off by the others.
+            || self.allocs[ask].reserved != Some(at) && !node.reservations.is_empty()
+        {
             Unfit::Reserved
         } else {
             return Why::Turn;

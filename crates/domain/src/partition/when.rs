@@ -215,7 +215,8 @@ impl Partition {
         when.unknown = match waiting.why {
             Why::Stopped | Why::Ending(_) | Why::NotALeaf | Why::NoNodes => Some(Unknown::Never),
             Why::RequiredNode { why: Unfit::Unknown, .. } => Some(Unknown::Never),
-            Why::Preempting { .. } | Why::Replacing { .. } => Some(Unknown::ResourceManager),
+            Why::Replacing { .. } => Some(Unknown::ResourceManager),
+            Why::Preempting { ref lacks, .. } if lacks.is_empty() => Some(Unknown::ResourceManager),
             _ if self.is_too_large(waiting) => Some(Unknown::TooLarge),
             _ if self.is_refused_on_all(app, waiting) => Some(Unknown::Refused),
             _ if waiting.is_above_limit() => Some(Unknown::AboveLimit),

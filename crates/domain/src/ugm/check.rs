@@ -18,6 +18,8 @@ pub struct Refusal {
     pub limit: Arc<Limit>,
     /// What the user or group uses there.
     pub used: Resource,
+    /// What is promised beside that to asks of theirs that have preempted.
+    pub promised: Resource,
     /// Its applications that count there.
     pub applications: u64,
 }
@@ -89,15 +91,9 @@ impl Bound<'_> {
             queue: self.path.clone(),
             limit: self.limit.clone(),
             used: self.level.map_or_else(Resource::new, |level| level.usage.pruned()),
+            promised: self.promised.cloned().unwrap_or_default(),
             applications: self.applications(),
         }
-    }
-
-    /// The same, with what is promised among what is used.
-    fn refusal_beside(&self) -> Refusal {
-        let mut refusal = self.refusal();
-        self.promised.into_iter().for_each(|promised| refusal.used.add(promised));
-        refusal
     }
 }
 
@@ -192,7 +188,7 @@ impl Ugm {
     }
 
     /// The limit that a request does not fit, the one nearest to root, the user's before the group's; `None` where it fits. What is
-    /// promised to asks that have preempted counts as used.
+    /// promised to asks that have preempted is in the way as well.
     pub fn exceeded(&self, track: Tracked, request: &Resource) -> Option<Refusal> {
         self.first(track, |bound| bound.fits_beside(request))
     }
@@ -202,11 +198,11 @@ impl Ugm {
         if self.apps[track].counted { None } else { self.first(track, |bound| bound.admits()) }
     }
 
-    /// Every limit that counts for an application, with what is used or promised of it: from root to its leaf, those of its user first.
+    /// Every limit that counts for an application, with what is used and promised of it: from root to its leaf, those of its user first.
     pub fn bounds(&self, track: Tracked) -> Vec<Refusal> {
         let mut all = Vec::new();
         self.all(track, |bound| {
-            all.push(bound.refusal_beside());
+            all.push(bound.refusal());
             true
         });
         all
@@ -243,7 +239,7 @@ impl Ugm {
         let mut refusal = None;
         self.all(track, |bound| {
             if !passes(bound) {
-                refusal = Some(bound.refusal_beside());
+                refusal = Some(bound.refusal());
             }
             refusal.is_none()
         });

@@ -138,7 +138,7 @@ pub struct AdviceView {
 #[serde(rename_all = "camelCase")]
 pub struct RemedyView {
     /// One of a fixed set: `wait`, `connect`, `queueMax`, `queueApplications`, `limit`, `limitApplications`, `preemption`, `undrain`, `resume`, `free`,
-    /// `smaller`, `members`, `queue`, `addNodes`.
+    /// `smaller`, `members`, `queue`, `registerNode`, `addNodes`.
     pub kind: String,
     /// What to do, in a sentence.
     pub text: String,
@@ -388,6 +388,10 @@ impl Source<'_> {
                     "Let the ask preempt others: submit it with a priority class that allows it (allowPreemptOther).";
                 of("preemption", "owner", text.to_owned())
             }
+            Change::Register { node, capacity } => {
+                let text = format!("Register node {node}, which it requires (tried with {}).", amounts(capacity, 3));
+                RemedyView { nodes: vec![node.to_string()], ..of("registerNode", "resourceManager", text) }
+            }
             Change::Nodes { count, like, capacity } => {
                 let (nodes, size) = (plural(*count, "node"), amounts(capacity, 3));
                 let text = format!("Add {nodes} like {like} ({size}{}).", either(count, "", " each"));
@@ -462,6 +466,7 @@ fn both(manager: usize, operator: usize, nodes: usize) -> String {
 fn none_text(none: Nothing, complete: bool) -> &'static str {
     match none {
         Nothing::TooLarge => "None: it is larger than every node.",
+        Nothing::RequiredTooSmall => "None: the node that it requires is too small for it, even when empty.",
         Nothing::NoNodes => "None: no node is registered. It is up to the resource manager to register some.",
         Nothing::ResourceManager => "None: it is up to the resource manager.",
         Nothing::Never => "None: nothing more is placed for this application here.",

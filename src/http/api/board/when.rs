@@ -61,7 +61,9 @@ fn text(when: &When) -> String {
         Some(Unknown::Never) => {
             return "Not known: nothing that ends by itself within a day makes room for it.".to_owned();
         }
-        Some(Unknown::TooLarge) => return "Never, as it is: no node is large enough for it.".to_owned(),
+        Some(Unknown::TooLarge) => {
+            return "Never, as it is: no node that it may use is large enough for it.".to_owned();
+        }
         Some(Unknown::AboveLimit) => {
             return "Never, as it is: it is larger than the limit that holds it back.".to_owned();
         }

@@ -1,7 +1,10 @@
 //! Why something waits, in words and in figures: a code to count by, a sentence for people, and what the sentence rests on.
 
+mod figures;
+
 use std::{borrow::Cow, sync::Arc};
 
+pub use figures::{Figures, exact, noun, shown};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -59,6 +62,9 @@ pub struct Short {
     limit: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     used: Option<i64>,
+    /// What of the limit is promised to asks that have preempted; left out where that is nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    promised: Option<i64>,
     /// What of the limit is kept for gangs that have begun; left out where that is nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     kept: Option<i64>,
@@ -76,8 +82,9 @@ impl Short {
     fn figures(&self) -> Figures<'_> {
         match self.limit {
             Some(limit) => {
-                let all = [self.wanted, limit, self.used.unwrap_or(0), self.kept.unwrap_or(0)];
-                Figures::of(&self.resource, &all, |read| read[0] + read[2] + read[3] > read[1])
+                let taken = [self.used, self.promised, self.kept].map(|part| part.unwrap_or(0));
+                let all = [&[limit, self.wanted][..], &taken].concat();
+                Figures::of(&self.resource, &all, |read| read[1..].iter().sum::<i128>() > read[0])
             }
             None => Figures::of(&self.resource, &[self.wanted, self.available], |_| true),
         }
@@ -294,8 +301,8 @@ impl Reason {
                     plural(*nodes, "node"),
                 ),
             ),
-            Why::GangRoom { queue, max, used, kept } => {
-                let short = short_of(&waiting.wanted, max, used, kept);
+            Why::GangRoom { queue, max, used, promised, kept } => {
+                let short = short_of(wanted, max, used, [promised, kept]);
                 let text = above_limit(waiting, &short, || format!("the max of queue {queue}")).unwrap_or_else(|| {
                     format!(
                         "Queue {queue} has no room for all placeholders of the gang at once, and none is placed before it has: {}.",
@@ -307,8 +314,8 @@ impl Reason {
             Why::GangShort(come) => gang_short(come, &waiting.wanted),
             Why::GangNodes(nodes) => gang_nodes(nodes, &waiting.wanted),
             Why::UserQuota(refusal) => user_quota(refusal, waiting),
-            Why::QueueQuota { queue, max, used } => {
-                let short = short_of(wanted, max, used, &Resource::default());
+            Why::QueueQuota { queue, max, used, promised } => {
+                let short = short_of(wanted, max, used, [promised, &Resource::new()]);
                 let text = match &**queue {
                     // All nodes together: see `Why::QueueQuota`.
                     "root" => format!(
@@ -341,8 +348,8 @@ impl Reason {
                     ),
                 )
             },
-            Why::Preempting { node, leaving } => {
-                Reason { node: Some(node.to_string()), ..Reason::new(code, preempting(node, leaving)) }
+            Why::Preempting { node, leaving, lacks } => {
+                Reason { node: Some(node.to_string()), ..Reason::new(code, preempting(node, leaving, lacks)) }
             }
             Why::Turn if let Some(Halt::Log(why)) = halt => {
                 Reason::new(code, format!("Nothing is placed at present: {why}."))
@@ -380,17 +387,23 @@ impl Reason {
 /// Those who go for an ask that are named.
 const LEAVING: usize = 3;
 
-fn preempting(node: &str, leaving: &[(Arc<str>, Arc<str>)]) -> String {
+fn preempting(node: &str, leaving: &[(Arc<str>, Arc<str>)], lacks: &Resource) -> String {
     let named: Vec<String> = leaving.iter().take(LEAVING).map(|(app, key)| format!("{key} of {app}")).collect();
     let more = match leaving.len().saturating_sub(LEAVING) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!(
-        "Others were told to end for it: {}{more}. It is placed on node {node} when the resource manager has confirmed that \
-         they did.",
-        named.join(", ")
-    )
+    let one = |(kind, n): &(ResourceType, i64)| format!("{} {}", shown(kind.name(), *n), noun(kind.name(), *n));
+    let lacks: Vec<String> = Amounts::from(lacks).0.iter().map(one).collect();
+    let then = match &lacks[..] {
+        [] => format!("It is placed on node {node} when the resource manager has confirmed that they did."),
+        lacks => format!(
+            "That is not enough any more: when the resource manager has confirmed that they did, node {node} still lacks {} for it, \
+             beside what else it holds or has promised.",
+            lacks.join(", ")
+        ),
+    };
+    format!("Others were told to end for it: {}{more}. {then}", named.join(", "))
 }
 
 fn whole(at: Nanos) -> Nanos {
@@ -419,7 +432,8 @@ fn user_apps(refusal: &Refusal) -> Reason {
 fn user_quota(refusal: &Refusal, waiting: &Waiting) -> Reason {
     let (who, user, group) = whose(refusal);
     let (none, name, queue) = (Resource::new(), &refusal.name, &refusal.queue);
-    let short = short_of(&waiting.wanted, refusal.limit.resources.as_ref().unwrap_or(&none), &refusal.used, &none);
+    let max = refusal.limit.resources.as_ref().unwrap_or(&none);
+    let short = short_of(&waiting.wanted, max, &refusal.used, [&refusal.promised, &none]);
     let limit = || format!("the limit of {} {name} in queue {queue}", who.to_lowercase());
     let text = above_limit(waiting, &short, limit)
         .unwrap_or_else(|| format!("{who} {name} is at the limit in queue {queue}: {}.", told(&short)));
@@ -513,7 +527,7 @@ fn refused(nodes: &Nodes) -> String {
 fn wanted_of(wanted: &Resource, left: impl Fn(&ResourceType) -> i64) -> Vec<Short> {
     let row = |(kind, wanted): (ResourceType, i64)| {
         let available = left(&kind);
-        Short { resource: (&kind).into(), wanted, available, limit: None, used: None, kept: None }
+        Short { resource: (&kind).into(), wanted, available, limit: None, used: None, promised: None, kept: None }
     };
     Amounts::from(wanted).0.into_iter().map(row).filter(|short| short.available < short.wanted).collect()
 }
@@ -556,19 +570,20 @@ fn amount(resource: &Resource, kind: &ResourceType) -> i64 {
     clamp(resource.amount(kind))
 }
 
-fn short_of(wanted: &Resource, max: &Resource, used: &Resource, kept: &Resource) -> Vec<Short> {
+/// `beside`: what is promised, and what is kept.
+fn short_of(wanted: &Resource, max: &Resource, used: &Resource, beside: [&Resource; 2]) -> Vec<Short> {
     let row = |(kind, wanted): (ResourceType, i64)| {
         let limit = clamp(max.get(&kind)?);
-        let (used, kept) = (amount(used, &kind), amount(kept, &kind));
-        let resource = (&kind).into();
-        let available = limit.saturating_sub(used).saturating_sub(kept);
-        let kept = (kept != 0).then_some(kept);
-        (wanted > available).then_some(Short {
-            resource,
+        let (used, beside) = (amount(used, &kind), beside.map(|part| amount(part, &kind)));
+        let available = [used, beside[0], beside[1]].iter().fold(limit, |left, part| left.saturating_sub(*part));
+        let [promised, kept] = beside.map(|part| (part != 0).then_some(part));
+        (wanted > available).then(|| Short {
+            resource: (&kind).into(),
             wanted,
             available,
             limit: Some(limit),
             used: Some(used),
+            promised,
             kept,
         })
     };
@@ -580,10 +595,11 @@ fn told(short: &[Short]) -> String {
         let (used, limit) = (s.used.unwrap_or(0), s.limit.unwrap_or(0));
         let figures = s.figures();
         let wanted = figures.told(s.wanted);
-        let kept =
-            s.kept.map_or(String::new(), |kept| format!("{} kept for gangs that have begun, ", figures.told(kept)));
+        let part = |part: Option<i64>, what| part.map_or_else(String::new, |n| format!("{} {what}, ", figures.told(n)));
+        let promised = part(s.promised, "promised to asks that have preempted");
+        let kept = part(s.kept, "kept for gangs that have begun");
         format!(
-            "{} of {} {} used, {kept}{wanted} more wanted",
+            "{} of {} {} used, {promised}{kept}{wanted} more wanted",
             figures.told(used),
             figures.told(limit),
             noun(&s.resource, limit)
@@ -602,91 +618,6 @@ const fn was(n: usize) -> &'static str {
 
 const fn are(n: usize) -> &'static str {
     if n == 1 { "is" } else { "are" }
-}
-
-/// What follows an amount: the name of the type, or the unit.
-pub fn noun(resource: &str, amount: i64) -> &str {
-    match (resource, amount) {
-        ("vcore", 1000) => "core",
-        ("vcore", _) => "cores",
-        _ => resource,
-    }
-}
-
-/// How amounts of one type are told that stand side by side.
-pub struct Figures<'a> {
-    resource: &'a str,
-    /// In this unit, exactly; else each in its own and rounded.
-    bits: Option<u32>,
-}
-
-impl Figures<'_> {
-    /// Rounded; but exact and in one unit where rounded ones would be in another order than these are, or alike though these differ, or
-    /// where `holds`, which is given hundredths of what would be read, says that what is told of them would not hold.
-    pub fn of<'a>(resource: &'a str, amounts: &[i64], holds: impl Fn(&[i128]) -> bool) -> Figures<'a> {
-        let rounded = Figures { resource, bits: None };
-        if !is_bytes(resource) {
-            return rounded;
-        }
-        let read: Vec<i128> = amounts.iter().map(|n| hundredths(*n, unit(*n)) << unit(*n)).collect();
-        let mut pairs = (0..amounts.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
-        if pairs.all(|(a, b)| amounts[a].cmp(&amounts[b]) == read[a].cmp(&read[b])) && holds(&read) {
-            return rounded;
-        }
-        let most = amounts.iter().map(|amount| unit(*amount)).max().unwrap_or(0);
-        let fits = |bits: &u32| amounts.iter().all(|amount| i128::from(*amount) * 100 % (1 << bits) == 0);
-        let bits = (0..=most).rev().step_by(10).find(fits).unwrap_or(0);
-        Figures { resource, bits: Some(bits) }
-    }
-
-    /// One of the amounts.
-    pub fn told(&self, amount: i64) -> String {
-        if is_bytes(self.resource) {
-            bytes(amount, self.bits.unwrap_or_else(|| unit(amount)))
-        } else if self.resource == "vcore" {
-            decimal(amount.into(), 3)
-        } else {
-            amount.to_string()
-        }
-    }
-}
-
-/// An amount for people: bytes with a binary unit and up to two decimals, cores, or the plain number. For amounts that are compared
-/// there is [`Figures`], and [`exact`] for those that somebody is to set.
-pub fn shown(resource: &str, amount: i64) -> String {
-    Figures { resource, bits: None }.told(amount)
-}
-
-/// An amount with all of its digits, bytes in the largest unit in which two decimals are enough.
-pub fn exact(resource: &str, amount: i64) -> String {
-    Figures::of(resource, &[amount], |read| read == [i128::from(amount) * 100]).told(amount)
-}
-
-/// There are binary units for it.
-fn is_bytes(resource: &str) -> bool {
-    resource == "memory" || resource == "ephemeral-storage" || resource.starts_with("hugepages-")
-}
-
-/// The largest binary unit that is not above an amount, as a power of two.
-fn unit(amount: i64) -> u32 {
-    (amount.unsigned_abs().max(1).ilog2() / 10 * 10).min(50)
-}
-
-/// Of a unit, rounded.
-fn hundredths(amount: i64, bits: u32) -> i128 {
-    (i128::from(amount) * 200 + (1 << bits)).div_euclid(2 << bits)
-}
-
-fn bytes(amount: i64, bits: u32) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    format!("{} {}", decimal(hundredths(amount, bits), 2), units[bits as usize / 10])
-}
-
-/// A number of so many decimals, without those at its end that are zero.
-fn decimal(number: i128, digits: u32) -> String {
-    let (sign, number, one) = (if number < 0 { "-" } else { "" }, number.unsigned_abs(), 10_u128.pow(digits));
-    let text = format!("{sign}{}.{:0width$}", number / one, number % one, width = digits as usize);
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]

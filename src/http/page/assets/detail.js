@@ -193,7 +193,7 @@ function shortage(reason) {
   const holds = (used, limit, wanted) => used + wanted > limit;
   return el("ul", { class: "short" }, reason.short.map((row) => el("li", {}, row.limit === undefined
     ? free(row)
-    : bar(row.resource, { used: row.used + (row.kept || 0), pending: row.wanted, limit: row.limit, label: true, holds }))));
+    : bar(row.resource, { used: row.used + (row.promised || 0) + (row.kept || 0), pending: row.wanted, limit: row.limit, label: true, holds }))));
 }
 
 function nodeCounts(context, counts) {

@@ -175,7 +175,7 @@ fn while_victims_go_the_ask_waits_for_them_and_not_for_its_own_promise() {
     let why = |explainer: &mut Explainer<'_>, key: &str| explainer.ask(app, key, env.now).expect("it waits");
     let waiting = why(&mut explainer, "ds");
     let leaving = vec![("app-b".into(), "v1".into())];
-    assert_eq!((waiting.asks, waiting.why), (1, Why::Preempting { node: "n1".into(), leaving }));
+    assert_eq!((waiting.asks, waiting.why), (1, Why::Preempting { node: "n1".into(), leaving, lacks: res(0, 0) }));
     let waiting = why(&mut explainer, "late");
     assert!(matches!(waiting.why, Why::QueueQuota { .. }), "{:?}", waiting.why);
     assert_eq!((waiting.asks, &*env.partition.allocs[waiting.first].spec.key), (2, "late"));

@@ -487,6 +487,7 @@ class Shortage(TypedDict):
     available: int
     kept: NotRequired[int | None]
     limit: NotRequired[int | None]
+    promised: NotRequired[int | None]
     resource: str
     used: NotRequired[int | None]
     wanted: int

@@ -223,7 +223,7 @@ pub(super) fn exceeded(before: &Partition, then: &Partition, now: Nanos) -> Vec<
             });
         }
     }
-    for (Refusal { who, name, queue, limit, used, applications }, _) in then.ugm.above() {
+    for (Refusal { who, name, queue, limit, used, applications, .. }, _) in then.ugm.above() {
         let of = |what: &str, limit, used| Exceeded {
             queue: queue.clone(),
             who: Some((who, name.clone())),

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::super::Partition;
+use super::{super::Partition, gap, wanted};
 use crate::coded::list;
 use crate::{
     alloc::{Alloc, Phase},
@@ -180,8 +180,20 @@ impl Partition {
         room
     }
 
+    /// What the node that is reserved for an ask lacks for it then, beside what others have preempted for there.
+    pub(in super::super) fn lacks_then(&self, alloc: AllocIx) -> Resource {
+        let row = &self.allocs[alloc];
+        let Some(node) = row.reserved else { return Resource::new() };
+        let mut others = self.nodes[node].claimed.value();
+        if let Some(own) = self.claims.get(&alloc) {
+            others.sub(&own.resource);
+        }
+        let wanted_here = wanted(&row.resource).minus_known(&others.negated());
+        gap(&wanted_here, &self.room_to_come(node))
+    }
+
     /// What the cluster has left once those are gone that preemption ends, and what is promised is taken.
-    pub(super) fn cluster_room_to_come(&self) -> Resource {
+    pub(in super::super) fn cluster_room_to_come(&self) -> Resource {
         let row = &self.queues[self.root];
         let mut room = row.max.as_deref().cloned().unwrap_or_default();
         room.sub(&row.allocated);

@@ -25,12 +25,7 @@ impl Partition {
             return Outcome::Nothing;
         }
         // What is on its way out counts as room, what others here have preempted for as wanted.
-        let mut others = self.nodes[node].claimed.value();
-        if let Some(own) = self.claims.get(&alloc) {
-            others.sub(&own.resource);
-        }
-        let wanted_here = need.minus_known(&others.negated());
-        let missing = gap(&wanted_here, &self.room_to_come(node));
+        let missing = self.lacks_then(alloc);
         if missing.is_empty() {
             // Who had it coming may have lost it to this ask (R5.41): from now on it is promised to this one.
             if !spent {

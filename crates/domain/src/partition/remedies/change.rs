@@ -81,6 +81,13 @@ pub enum Change {
         /// The ask.
         ask: AskName,
     },
+    /// The node that an ask requires registers.
+    Register {
+        /// Its id.
+        node: Arc<str>,
+        /// Its capacity.
+        capacity: Resource,
+    },
     /// More nodes like one.
     Nodes {
         /// How many nodes.
@@ -159,6 +166,12 @@ impl Change {
                     Command::OrderQueues(queues.iter().map(|queue| (queue.clone(), None)).collect()),
                     Command::Applications { new: vec![new], remove: Vec::new() },
                 ]
+            }
+            Change::Register { node, capacity } => {
+                vec![Command::Nodes(vec![NodeItem {
+                    capacity: Some(capacity.clone()),
+                    ..item(node, NodeAction::Create)
+                }])]
             }
             Change::Nodes { count, like, capacity } => {
                 let like = partition.node_by_id.get(like).ok_or_else(gone)?;

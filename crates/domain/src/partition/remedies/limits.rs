@@ -167,11 +167,12 @@ impl Search<'_> {
             }
         }
         let Some(most) = furthest(&max, &self.wanted, &bound) else { return };
-        let least = raised(&max, &refusal.used, &self.wanted, &bound);
+        let taken = |refusal: &Refusal| refusal.used.plus(&refusal.promised);
+        let least = raised(&max, &taken(refusal), &self.wanted, &bound);
         let queue = refusal.queue.clone();
         let edit = |amounts: Resource| Edit::LimitMax { queue: queue.clone(), entry, amounts };
         let app = self.app;
-        let reached = |then: &Partition| reached(&max, &used_of(then, app, refusal)?.used, &most).map(edit);
+        let reached = |then: &Partition| reached(&max, &taken(&used_of(then, app, refusal)?), &most).map(edit);
         self.raise(least.map(edit), edit(most.clone()), reached, |edit| added(partition, edit, &max));
     }
 

@@ -4,7 +4,7 @@
 //!
 //! What is tried is one change at a time, of these kinds: a queue's max or number of applications on the path of the ask, a limit of its user
 //! or group there, drained nodes, allocations that leave a node, a smaller ask (or a gang of fewer members), another queue, a setting that
-//! forbids preemption, and more nodes like one that is there. Of a setting that can be raised its least value is
+//! forbids preemption, a required node that is not there, and more nodes like one that is. Of a setting that can be raised its least value is
 //! looked for: first what is missing for the ask alone, then as far as it may go, as others may be before it in
 //! line.
 
@@ -74,6 +74,8 @@ pub struct Advice {
 pub enum Nothing {
     /// It is larger than every node.
     TooLarge,
+    /// It is larger than the node that it requires.
+    RequiredTooSmall,
     /// No node is registered.
     NoNodes,
     /// It is up to the resource manager: to send the rest of a gang, an answer, or another one.
@@ -102,6 +104,8 @@ struct Search<'a> {
     found: Vec<Remedy>,
     tried: usize,
     cut: bool,
+    /// Nobody confirms what was released before.
+    unconfirmed: bool,
 }
 
 impl Partition {
@@ -111,9 +115,7 @@ impl Partition {
         match &waiting.why {
             Why::Stopped | Why::Ending(_) | Why::NotALeaf => return only(Nothing::Never),
             Why::NoNodes => return only(Nothing::NoNodes),
-            Why::Asking(_) | Why::Replacing { .. } | Why::GangShort(_) | Why::Preempting { .. } => {
-                return only(Nothing::ResourceManager);
-            }
+            Why::Asking(_) | Why::Replacing { .. } | Why::GangShort(_) => return only(Nothing::ResourceManager),
             // Nobody but the shim knows what it would say of another node, or of the same one later.
             Why::Nodes(nodes) | Why::GangNodes(nodes) if nodes.is_refused() => return only(Nothing::ResourceManager),
             Why::Refused { .. } | Why::RequiredNode { why: super::Unfit::Refused, .. } => {
@@ -145,6 +147,7 @@ impl Partition {
             found: Vec::new(),
             tried: 0,
             cut: false,
+            unconfirmed: false,
         };
         search.all(waiting);
         search.advice(waiting)
@@ -198,7 +201,9 @@ impl Partition {
 impl<'a> Search<'a> {
     fn all(&mut self, waiting: &Waiting) {
         self.wait();
-        if self.found.iter().any(|remedy| remedy.after == Nanos::ZERO) {
+        // Those who go for it may be long in going: what places it before is tried without them.
+        self.unconfirmed = matches!(waiting.why, Why::Preempting { .. });
+        if !self.unconfirmed && self.found.iter().any(|remedy| remedy.after == Nanos::ZERO) {
             // Nothing holds it back.
             return;
         }
@@ -216,6 +221,7 @@ impl<'a> Search<'a> {
         self.smaller();
         self.allow_preemption();
         self.free_a_node();
+        self.register_node();
         self.add_nodes();
     }
 
@@ -224,7 +230,7 @@ impl<'a> Search<'a> {
         self.found.truncate(TOLD);
         let none = self.found.is_empty().then_some(match &waiting.why {
             Why::Nodes(nodes) | Why::GangNodes(nodes) if nodes.is_too_large() => Nothing::TooLarge,
-            Why::RequiredNode { why: super::Unfit::TooSmall, .. } => Nothing::TooLarge,
+            Why::RequiredNode { why: super::Unfit::TooSmall, .. } => Nothing::RequiredTooSmall,
             Why::GangToCome(_) | Why::Placeholder { .. } | Why::Failures(_) => Nothing::ResourceManager,
             _ => Nothing::NoSingleChange,
         });
@@ -275,6 +281,9 @@ impl<'a> Search<'a> {
         let commands = change.commands(self.partition, self.edit).ok()?;
         let watched = change.watched(&self.names);
         let mut run = Forward::new(self.partition, self.now, &watched, self.bounds);
+        if self.unconfirmed {
+            run = run.unconfirmed();
+        }
         let mut placed = false;
         for (nth, command) in commands.into_iter().enumerate() {
             // Time passes between two requests: what was given up with the one may be others' before the next.

@@ -27,7 +27,7 @@ const STEPS: u32 = 20_000;
 /// Protections and priority of whom has to leave a node at least.
 type Level = ((bool, bool), i32);
 
-impl Search<'_> {
+impl<'a> Search<'a> {
     /// Drained nodes: one of them, else as few as are needed together.
     pub(super) fn undrain(&mut self) {
         let partition = self.partition;
@@ -89,16 +89,18 @@ impl Search<'_> {
         let partition = self.partition;
         let required = &partition.allocs[ask].spec.required_node;
         let need = wanted(&self.each);
+        // R7.33: all nodes together may hold more than they have.
+        let of_all = gap(&need, &partition.cluster_room_to_come());
+        let lacks = |node: &Node| gap(&need, &node.available).max(&of_all);
         let candidate = |ix: &NodeIx| {
             let node = &partition.nodes[*ix];
             let named = required.as_ref().is_none_or(|required| required == node.id());
             // What requires a node runs there though it is drained.
             let open = required.is_some() || node.schedulable();
-            let too_full = node.capacity.fits(&self.each) && !node.available.fits(&self.each);
-            if !(named && open && too_full) {
+            let missing = lacks(node);
+            if !(named && open && node.capacity.fits(&self.each)) || missing.is_empty() {
                 return None;
             }
-            let missing = gap(&need, &node.available);
             let level = partition.least_level(&missing, &self.candidates(node), required.is_some())?;
             Some((level, partition.share(&missing), *ix))
         };
@@ -126,7 +128,7 @@ impl Search<'_> {
                 break;
             }
             let node = &partition.nodes[ix];
-            let (missing, candidates) = (gap(&need, &node.available), self.candidates(node));
+            let (missing, candidates) = (lacks(node), self.candidates(node));
             let chosen = Trial::of(&mut copy).least_harm_on_node(missing, &candidates, required.is_some(), &mut steps);
             if let Some((harm, leaving)) = chosen {
                 let mut freed = Resource::new();
@@ -161,18 +163,37 @@ impl Search<'_> {
         node.allocs.iter().copied().filter(may).map(|alloc| Candidate { alloc, here: true }).collect()
     }
 
+    /// The smallest node that has so much when it is empty.
+    fn smallest(&self, size: &Resource) -> Option<&'a Node> {
+        let partition = self.partition;
+        let nodes = partition.node_by_id.values().map(|ix| &partition.nodes[*ix]);
+        let large = nodes.filter(|node| node.capacity.fits(size));
+        large.min_by(|a, b| partition.share(&a.capacity).total_cmp(&partition.share(&b.capacity)))
+    }
+
+    /// A required node that is not there.
+    pub(super) fn register_node(&mut self) {
+        let partition = self.partition;
+        let mut required = self.asks.iter().filter_map(|ask| partition.allocs[*ask].spec.required_node.as_ref());
+        let Some(node) = required.find(|node| !partition.node_by_id.contains_key(*node)).cloned() else { return };
+        let capacity = self.smallest(&self.wanted).map_or_else(|| self.wanted.clone(), |like| like.capacity.clone());
+        let size = partition.share(&capacity);
+        // A larger one is not tried.
+        self.cut |= !self.offer(Change::Register { node, capacity }, size);
+    }
+
     /// More nodes like the smallest that is large enough.
     pub(super) fn add_nodes(&mut self) {
         let partition = self.partition;
-        if partition.allocs[self.asks[0]].spec.required_node.is_some() {
+        let (queue, wanted) = (partition.apps[self.app].queue, self.wanted.clone());
+        // All nodes together hold more than they have: what is added makes up for that first. Else no other node helps where one is
+        // required.
+        let of_all = |then: &Partition| then.queue_fits(queue, &wanted) == Err(then.root);
+        let required = partition.allocs[self.asks[0]].spec.required_node.is_some();
+        if required && !of_all(partition) {
             return;
         }
-        let nodes = partition.node_by_id.values().map(|ix| &partition.nodes[*ix]);
-        let large = nodes.filter(|node| node.capacity.fits(&self.each));
-        let Some(like) = large.min_by(|a, b| partition.share(&a.capacity).total_cmp(&partition.share(&b.capacity)))
-        else {
-            return;
-        };
+        let Some(like) = self.smallest(&self.each) else { return };
         // So many at least hold all of it.
         let need = |(kind, amount): (_, i128)| match like.capacity.amount(kind) {
             has if has > 0 => amount.max(0).div_euclid(has) + i128::from(amount.max(0).rem_euclid(has) > 0),
@@ -189,7 +210,8 @@ impl Search<'_> {
                 self.note(change(some), size(some), &run);
                 break;
             }
-            if run.cut || empty_of(some, &run.partition) >= self.asks.len() {
+            let stay_empty = || required || empty_of(some, &run.partition) >= self.asks.len();
+            if run.cut || !of_all(&run.partition) && stay_empty() {
                 // Where nodes stay empty it is something else that holds it back.
                 return;
             }

@@ -54,7 +54,7 @@ fn amounts_are_readable() {
 #[test]
 fn a_queue_tells_what_is_short() {
     let (max, used) = (Resource::of(&[("memory", 4 << 30), ("vcore", 9000)]), Resource::of(&[("memory", 3 << 30)]));
-    let why = Why::QueueQuota { queue: "root.a".into(), max, used };
+    let why = Why::QueueQuota { queue: "root.a".into(), max, used, promised: Resource::new() };
     let found = reason(&[("memory", 2 << 30), ("vcore", 1000)], why);
     assert_eq!(found.text, "Queue root.a is at its max: 3 GiB of 4 GiB memory used, 2 GiB more wanted.");
     assert_eq!((found.code, found.short.len(), found.queue.as_deref()), ("queueQuota", 1, Some("root.a")));
@@ -63,7 +63,8 @@ fn a_queue_tells_what_is_short() {
 #[test]
 fn what_is_larger_than_a_limit_is_not_told_as_if_it_only_had_to_wait() {
     let (max, used) = (Resource::of(&[("memory", 4 << 30), ("vcore", 9000)]), Resource::new());
-    let why = Why::QueueQuota { queue: "root.a".into(), max: max.clone(), used: used.clone() };
+    let why =
+        Why::QueueQuota { queue: "root.a".into(), max: max.clone(), used: used.clone(), promised: Resource::new() };
     let found = reason(&[("memory", 5 << 30), ("vcore", 1000)], why);
     let told =
         "It is larger than the max of queue root.a, and never placed as it is: 5 GiB memory wanted, 4 GiB at most.";
@@ -75,18 +76,63 @@ fn what_is_larger_than_a_limit_is_not_told_as_if_it_only_had_to_wait() {
         queue: "root.a".into(),
         limit,
         used: used.clone(),
+        promised: Resource::new(),
         applications: 0,
     };
     let found = reason(&[("vcore", 10_000)], Why::UserQuota(refusal));
     let told = "It is larger than the limit of group dev in queue root.a, and never placed as it is: 10 cores wanted, 9 at most.";
     assert_eq!((found.code, &*found.text), ("userQuota", told));
-    let gang = Why::GangRoom { queue: "root.a".into(), max, used, kept: Resource::new() };
+    let gang = Why::GangRoom { queue: "root.a".into(), max, used, promised: Resource::new(), kept: Resource::new() };
     let whole = Arc::new(Resource::of(&[("memory", 6 << 30)]));
     let found = Reason::of(&Waiting { wanted: whole, ..waiting(&[("memory", 1 << 30)], gang) }, None);
     assert!(
         found.text.starts_with("The gang is larger than the max of queue root.a, and never placed as it is"),
         "{found:?}"
     );
+}
+
+#[test]
+fn what_is_promised_is_not_told_as_used() {
+    let memory = |n| Resource::of(&[("memory", n)]);
+    let gang = Why::GangRoom {
+        queue: "root.a".into(),
+        max: memory(25),
+        used: memory(16),
+        promised: memory(8),
+        kept: memory(1),
+    };
+    let found = reason(&[("memory", 2)], gang);
+    let told = "16 B of 25 B memory used, 8 B promised to asks that have preempted, 1 B kept for gangs that have begun, 2 B more wanted.";
+    assert!(found.text.ends_with(told), "{}", found.text);
+    let short = serde_json::to_value(&found.short).unwrap();
+    let expected = serde_json::json!([{"resource": "memory", "wanted": 2, "available": 0, "limit": 25, "used": 16, "promised": 8, "kept": 1}]);
+    assert_eq!(short, expected);
+    let limit = Arc::new(Limit { resources: Some(memory(6)), applications: 0 });
+    let refusal = Refusal {
+        who: Who::User,
+        name: "u".into(),
+        queue: "root".into(),
+        limit,
+        used: Resource::new(),
+        promised: memory(5),
+        applications: 0,
+    };
+    let found = reason(&[("memory", 2)], Why::UserQuota(refusal));
+    let told = "User u is at the limit in queue root: 0 B of 6 B memory used, 5 B promised to asks that have preempted, 2 B more wanted.";
+    assert_eq!(found.text, told);
+}
+
+#[test]
+fn a_node_that_has_no_room_even_then_is_told_with_what_it_lacks() {
+    let text = |lacks| {
+        let leaving = vec![("v".into(), "v1".into())];
+        reason(&[("memory", 5)], Why::Preempting { node: "n1".into(), leaving, lacks }).text
+    };
+    let told = "Others were told to end for it: v1 of v. It is placed on node n1 when the resource manager has confirmed that they did.";
+    assert_eq!(text(Resource::new()), told);
+    let told = "Others were told to end for it: v1 of v. That is not enough any more: when the resource manager has confirmed that they did, \
+                node n1 still lacks 9 B memory for it, beside what else it holds or has promised.";
+    assert_eq!(text(Resource::of(&[("memory", 9)])), told);
 }
 
 #[test]
@@ -142,7 +188,7 @@ fn a_sentence_holds_for_the_figures_in_it() {
     assert_eq!(found.text, told);
     // Rounded, they would fit.
     let (max, used) = (Resource::of(&[("memory", 4 << 30)]), Resource::of(&[("memory", (3 << 30) + (4 << 20))]));
-    let why = Why::QueueQuota { queue: "root.a".into(), max, used };
+    let why = Why::QueueQuota { queue: "root.a".into(), max, used, promised: Resource::new() };
     let found = reason(&[("memory", 1 << 30)], why);
     assert_eq!(found.text, "Queue root.a is at its max: 3076 MiB of 4096 MiB memory used, 1024 MiB more wanted.");
     let why = Why::Nodes(Arc::new(Nodes { full: 1, most_free: Resource::new(), ..Nodes::default() }));

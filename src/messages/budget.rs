@@ -164,6 +164,13 @@ impl Budget {
         }
     }
 
+    /// A request that leads to so much at once leaves a quarter of what may be undelivered for what cannot wait. One that is too
+    /// large for that is taken when nothing is undelivered, and any while the session is paused: nobody could make room then.
+    pub fn leaves_room(&self, size: Size) -> bool {
+        let mark = self.most / 4 * 3;
+        self.paused.load(SeqCst) || self.load.load(SeqCst) <= mark - self.weigh(size).min(mark)
+    }
+
     /// Every line with releases up to this one was handed to a connection of the shim.
     pub fn handed(&self) -> u64 {
         self.handed.load(SeqCst)
@@ -374,6 +381,20 @@ mod tests {
             assert!(budget.holds(size(0, 0), 0), "placements are to be woken");
             assert!(budget.may_place() && !budget.holds(size(0, 0), 0), "once");
         }
+    }
+
+    #[test]
+    fn what_can_wait_leaves_room_for_what_cannot() {
+        // R1.23
+        let size = |entries| Size { entries, bytes: 0 };
+        let budget = Budget::within(1, 1_000, Size { entries: 100, bytes: 1_000 });
+        assert!(budget.leaves_room(size(1_000)), "as long as nothing is undelivered");
+        let _ = budget.holds(size(75), 0);
+        assert!(budget.leaves_room(size(0)) && !budget.leaves_room(size(1)));
+        let _ = budget.holds(size(76), 0);
+        assert!(!budget.leaves_room(size(0)));
+        budget.pause(true);
+        assert!(budget.leaves_room(size(1_000)));
     }
 
     #[tokio::test]

@@ -32,6 +32,7 @@ impl Partition {
             for group in self.apps[ix].groups_by_key.values_mut() {
                 group.preempt_anew();
             }
+            self.shorten_back_off(ix, cx.now);
             self.rouse_groups(ix);
         }
         if conf.quota_preemption && self.queues.values().any(|queue| queue.quota_start.is_some()) {

@@ -30,7 +30,7 @@ pub(super) use self::kept::{is_of, parts};
 use self::{defaults::Defaults, kept::Kept, names::shown, registry::Registry};
 pub use self::{
     process::ProcessSettings,
-    registration::{Notes, Refusals, Registered, Registration, Sender},
+    registration::{Notes, Refusals, Registered, Registration, Sender, check_rules},
 };
 use super::{
     directory::{Asked, Directory, Listing, PartitionEntry, RmEntry},

@@ -14,7 +14,7 @@ use super::{
     standing::Standings,
 };
 use crate::{
-    actors::topology::PartitionHandle,
+    actors::topology::{PartitionHandle, Refusals, check_rules},
     config::LoadedConfig,
     domain::{command::Command, conf::PartitionConf, types::Nanos},
     messages::{
@@ -25,7 +25,7 @@ use crate::{
 
 /// A validated new configuration of the running session. Answered with what it was tried on, where it changes partitions.
 #[derive(Message)]
-#[rtype(result = "Result<Vec<Tried>, Refusal>")]
+#[rtype(result = "Result<Vec<Tried>, Refusals>")]
 pub struct Reconfigure {
     /// The configuration.
     pub config: Arc<LoadedConfig>,
@@ -62,7 +62,7 @@ struct Change {
 }
 
 impl Handler<Reconfigure> for RmActor {
-    type Result = AtomicResponse<Self, Result<Vec<Tried>, Refusal>>;
+    type Result = AtomicResponse<Self, Result<Vec<Tried>, Refusals>>;
 
     fn handle(&mut self, msg: Reconfigure, _ctx: &mut Self::Context) -> Self::Result {
         let change = self.plan(&msg);
@@ -83,7 +83,7 @@ impl Handler<Reconfigure> for RmActor {
             if let Some(extra) = &extra {
                 topology.apply_settings(&id, extra);
             }
-            let Some(change) = change else { return Ok((None, tried)) };
+            let Some(change) = change else { return Ok::<_, Refusals>((None, tried)) };
             if let Some(mut leaving) = leaving {
                 // It may bring back one of their names.
                 let _ = leaving.wait_for(|number| *number == 0).await;
@@ -112,7 +112,8 @@ impl Handler<Reconfigure> for RmActor {
                         (Ok(_), Err(why)) => Err(Refusal::new(
                             RefusalKind::Closing,
                             format!("the configuration is in force, but cannot be kept: {why}: send it again"),
-                        )),
+                        )
+                        .into()),
                         (done, _) => done,
                     }
                 }),
@@ -121,31 +122,33 @@ impl Handler<Reconfigure> for RmActor {
 }
 
 impl RmActor {
-    /// What the configuration changes; `None`: nothing but the extra configuration (CFG-093).
-    fn plan(&self, msg: &Reconfigure) -> Result<Option<Change>, Refusal> {
+    /// What the configuration changes; `None`: nothing but the extra configuration (CFG-093). Rules that cannot be built refuse it
+    /// (CFG-098), unless the partitions run without them already.
+    fn plan(&self, msg: &Reconfigure) -> Result<Option<Change>, Refusals> {
         if let Some(elsewhere) = &self.elsewhere {
-            return Err(elsewhere.clone());
+            return Err(elsewhere.clone().into());
         }
         if let Some(epoch) = msg.epoch
             && epoch != self.epoch
         {
-            return Err(handle::another_epoch(&self.id, epoch, self.epoch));
+            return Err(handle::another_epoch(&self.id, epoch, self.epoch).into());
         }
         let Some(session) = &self.session else {
             let kind = if self.life.state() == RmState::Init { RefusalKind::Unknown } else { RefusalKind::State };
-            return Err(Refusal::new(kind, no_partitions(&self.id)));
+            return Err(Refusal::new(kind, no_partitions(&self.id)).into());
         };
         if !msg.policy_group.is_empty() && msg.policy_group != session.policy_group {
             let detail = format!(
                 "policy group \"{}\" is not that of resource manager \"{}\", which registered with \"{}\"; name that one, or none",
                 msg.policy_group, self.id, session.policy_group
             );
-            return Err(refused(&detail));
+            return Err(refused(&detail).into());
         }
         let not_meant = (msg.only_default && !session.default_config) || (msg.only_shared && !session.shared_config);
         if not_meant || session.config.checksum == msg.config.checksum {
             return Ok(None);
         }
+        check_rules(&msg.config)?;
         let mut known = Vec::new();
         for conf in &msg.config.partitions {
             let partition = session.partition(&self.internal(&conf.name)).cloned();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::join_all;
 use tokio::time::timeout;
 
-use super::{Refusals, Topology, lock, registration::tell_consequences};
+use super::{Topology, lock, registration::tell_consequences};
 use crate::{
     actors::{
         directory::{PATIENCE, Unanswered},
@@ -71,10 +71,7 @@ impl Topology {
             Some(text) => match self.load_update(text, "the cluster".to_owned()).await {
                 Ok(loaded) => Some(loaded),
                 Err(refusals) => {
-                    let why = match refusals {
-                        Refusals::Config(refused) => refused.message,
-                        Refusals::Other(refusal) => refusal.detail,
-                    };
+                    let why = Refusal::from(refusals).detail;
                     tracing::error!(
                         code = "configuration-refused",
                         "the configuration that holds for all servers of the cluster is not taken here, and stays as it was: {why}"
@@ -152,8 +149,8 @@ async fn told(handle: Arc<RmHandle>, message: Reconfigure) -> Option<(Arc<str>, 
                 tell_consequences(&handle.id, tried).await;
                 None
             }
-            Ok(Err(refusal)) if !over.contains(&refusal.kind) => Some(refusal),
-            _ => None,
+            Ok(Err(refusals)) => Some(Refusal::from(refusals)).filter(|refusal| !over.contains(&refusal.kind)),
+            Err(_) => None,
         }
     });
     let refusal = match timeout(PATIENCE, &mut done).await {

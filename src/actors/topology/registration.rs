@@ -123,6 +123,16 @@ impl From<Refusal> for Refusals {
     }
 }
 
+impl From<Refusals> for Refusal {
+    /// Of several faults the first.
+    fn from(refusals: Refusals) -> Self {
+        match refusals {
+            Refusals::Config(refused) => Refusal::new(RefusalKind::Invalid, refused.message),
+            Refusals::Other(refusal) => refusal,
+        }
+    }
+}
+
 /// Bytes of what a registration says of its build, keys and values together.
 const LONGEST_INFO: usize = 16_384;
 /// Bytes of the version and the policy group of a registration, which are kept, logged and shown.
@@ -226,7 +236,7 @@ impl Topology {
         let ignored = if tenant { take_process_wide(&mut extra) } else { Vec::new() };
         let settings = self.read_settings(&extra, tenant)?;
         let default_config = text.is_empty();
-        let config = self.load_update(text, name).await?;
+        let config = self.load(text, UPDATE, name).await?;
         let shared = default_config && self.is_shared(&config);
         let extra = Arc::new(extra);
         let message = Reconfigure {
@@ -240,7 +250,7 @@ impl Topology {
             tenant,
             epoch,
         };
-        let tried = handle.addr.send(message).await.unwrap_or_else(|_| Err(closing()))?;
+        let tried = handle.addr.send(message).await.unwrap_or_else(|_| Err(closing().into()))?;
         log_notes(rm, &config);
         self.process.log_ignored(rm, &ignored);
         let consequences = tell_consequences(rm, tried).await;
@@ -251,17 +261,16 @@ impl Topology {
     /// a partition whose rules cannot be built without any, an update is refused (CFG-098). `caller`: who has it read, for its turn.
     pub async fn load_update(&self, text: String, caller: String) -> Result<Arc<LoadedConfig>, Refusals> {
         let config = self.load(text, UPDATE, caller).await?;
-        config.check_rules().map_err(|refused| prefixed(refused, UPDATE))?;
+        check_rules(&config)?;
         Ok(config)
     }
 
-    /// The same on the thread of the caller, which has to be one that may take its time.
-    pub fn load_update_here(&self, text: &str) -> Result<Arc<LoadedConfig>, Refusals> {
+    /// The same on the thread of the caller, which has to be one that may take its time. Its rules are not checked.
+    pub fn load_here(&self, text: &str) -> Result<Arc<LoadedConfig>, Refusals> {
         if text.is_empty() {
             return Ok(lock(&self.defaults).present());
         }
-        let loaded = crate::config::load(text).and_then(|config| config.check_rules().map(|()| config));
-        loaded.map(Arc::new).map_err(|refused| prefixed(refused, UPDATE))
+        crate::config::load(text).map(Arc::new).map_err(|refused| prefixed(refused, UPDATE))
     }
 
     /// What the extra configuration of a resource manager says about it; a tenant may take only so much.
@@ -350,6 +359,11 @@ pub(super) async fn tell_consequences(rm: &str, tried: Vec<Tried>) -> Vec<Fault>
         tracing::warn!(code = "configuration-consequence", rm, "configuration: {}: {}", note.rule, note.message);
     }
     notes
+}
+
+/// Refuses an update whose rules cannot be built (CFG-098).
+pub fn check_rules(config: &LoadedConfig) -> Result<(), Refusals> {
+    config.check_rules().map_err(|refused| prefixed(refused, UPDATE))
 }
 
 fn prefixed(mut refused: Refused, what: &str) -> Refusals {

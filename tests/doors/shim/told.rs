@@ -95,7 +95,19 @@ async fn a_registration_whose_rules_cannot_be_built_says_so() {
     );
     let (status, answer) = server.send("POST", "/si/v1/rm", &json!({"rmID": "rm-1", "config": config})).await;
     assert_eq!(status, 200, "{answer}");
-    assert!(told(&answer)[0].1.starts_with("unknown rule name specified nosuch"), "{answer}");
+    let notes = told(&answer);
+    assert!(notes[0].1.starts_with("unknown rule name specified nosuch"), "{answer}");
+    // CFG-093: with the text in force an update changes only the extra configuration, and says the same.
+    let again = json!({"config": config, "extraConfig": {"event.maxStreams": "7"}});
+    let (status, answer) = server.send("PUT", "/si/v1/rm/rm-1/configuration", &again).await;
+    assert_eq!((status, told(&answer)), (200, notes.clone()), "{answer}");
+    let shown = reqwest::get(server.url("/ws/v1/config")).await.expect("an answer").text().await.expect("text");
+    assert!(shown.contains("event.maxStreams: \"7\""), "{shown}");
+    let (status, answer) = server.send_text("POST", "/api/v1/plan", &config, "application/yaml").await;
+    assert_eq!((status, &answer["unchanged"], told(&answer)), (200, &true.into(), notes), "{answer}");
+    let (status, answer) =
+        server.send("PUT", "/si/v1/rm/rm-1/configuration", &json!({"config": format!("{config}# other\n")})).await;
+    assert_eq!((status, &answer["errors"][0]["rule"]), (400, &"CFG-098".into()), "{answer}");
     // The list of a configuration that has thousands is cut.
     let many: String = (0..500).map(|n| format!("          - {{name: q{n}, properties: {{no.{n}: x}}}}\n")).collect();
     let (_, answer) =

@@ -117,6 +117,38 @@ fn asks_of_one_size_that_fail_on_nodes_are_many() {
 }
 
 #[test]
+fn a_back_off_is_no_longer_than_a_new_configuration_says() {
+    // QUE-064
+    for (properties, seconds) in [
+        ("", 0),
+        ("application.unschedasks.backoff: '0', application.unschedasks.backoff.delay: 10s", 0),
+        ("application.unschedasks.backoff: '2', application.unschedasks.backoff.delay: 3s", 3),
+        ("application.unschedasks.backoff: '2', application.unschedasks.backoff.delay: 1h", 9),
+    ] {
+        let mut env = Env::calm(PATIENT);
+        env.node("n1", 20);
+        env.node("n2", 20);
+        env.app("app-1", "root.a");
+        for n in 0..2 {
+            env.ask(vec![Ask::new("app-1", &format!("wide-{n}"), 25)]);
+        }
+        env.ask(vec![Ask::new("app-1", "next", 5)]);
+        env.ask(vec![Ask::new("app-1", "urgent", 5).priority(9)]);
+        env.pass(1);
+        env.heard();
+        let (before, after) = PATIENT.split_once("{app").expect("properties");
+        let after = after.split_once('}').expect("their end").1;
+        env.reload(&format!("{before}{{{properties}}}{after}"));
+        if seconds > 0 {
+            env.pass(seconds - 1);
+            assert_eq!(env.heard(), [""; 0], "{properties}");
+            env.pass(1);
+        }
+        assert!(env.heard().contains(&"new urgent on n1".to_owned()), "{properties}");
+    }
+}
+
+#[test]
 fn a_removed_node_takes_its_allocations_with_it() {
     // R2.22, R2.27
     let mut env = Env::new(QUEUES);

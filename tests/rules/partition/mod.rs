@@ -1,6 +1,7 @@
 //! `domain::Partition` from outside: commands in, effects out, and an audit of every book after every step.
 
 mod again;
+mod asked;
 mod atomic;
 #[cfg(debug_assertions)]
 mod constrained;

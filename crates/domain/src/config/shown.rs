@@ -13,6 +13,9 @@ const DEADLOCK_DETECTION: bool = false;
 /// Time of those diagnostics, the default of the reference.
 const DEADLOCK_TIMEOUT_SECONDS: u64 = 60;
 
+/// Bytes of the longest key that is written without a mark; as the reference has it.
+const PLAIN_KEY: usize = 128;
+
 /// A configuration as written, after normalisation: root put in, partition limits copied to it.
 #[derive(Clone, Debug, Default)]
 pub struct Shown {
@@ -218,7 +221,7 @@ fn write_yaml(form: &Form, indent: usize, inline: bool, out: &mut String) {
             .filter(|(_, value)| !(matches!(value, Form::Struct(_)) && value.is_zero()))
             .map(|(key, value)| (key.to_lowercase(), value))
             .collect(),
-        Form::Map(map) => map.iter().map(|(key, value)| (scalar(key), value)).collect(),
+        Form::Map(map) => map.iter().map(|(key, value)| (key_at(key, indent), value)).collect(),
         other => {
             out.push_str(&leaf(other));
             out.push('\n');
@@ -253,6 +256,12 @@ fn write_yaml(form: &Form, indent: usize, inline: bool, out: &mut String) {
             }
         }
     }
+}
+
+/// A key up to its colon. Readers take no long one that is not marked as such.
+fn key_at(key: &str, indent: usize) -> String {
+    let text = scalar(key);
+    if key.len() > PLAIN_KEY { format!("? {text}\n{:indent$}", "") } else { text }
 }
 
 fn leaf(form: &Form) -> String {

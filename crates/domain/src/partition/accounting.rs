@@ -34,6 +34,11 @@ impl Partition {
             || self.apps[app].track.is_none_or(|track| self.ugm.fits_beside(track, request))
     }
 
+    /// What is charged for a request fits the limits of its user and group.
+    pub(super) fn user_still_fits(&self, app: AppIx, charged: &Resource) -> bool {
+        crate::planted!("limit-ignored") || self.apps[app].track.is_none_or(|track| self.ugm.still_fits(track, charged))
+    }
+
     /// What user and group may still use; `None`: nothing limits (UGM-030).
     pub fn user_headroom(&self, app: AppIx) -> Option<Resource> {
         self.apps[app].track.and_then(|track| self.ugm.headroom(track))

@@ -145,7 +145,8 @@ impl Partition {
         }
     }
 
-    /// The node has not become too full for what is charged there while the shim is asked.
+    /// Neither the node nor a limit has become too full for what is charged there while the shim is asked: what runs already is
+    /// taken whatever the limits are, and may grow.
     pub(super) fn still_fits(&self, alloc: AllocIx) -> bool {
         let row = &self.allocs[alloc];
         let taken = |node: NodeIx| {
@@ -153,6 +154,8 @@ impl Partition {
             used.into_iter().any(|(kind, _)| self.nodes[node].available.amount(kind) < 0)
         };
         !row.node.is_some_and(taken)
+            && self.queue_still_fits(self.apps[row.app].queue, &row.resource)
+            && self.user_still_fits(row.app, &row.resource)
     }
 
     /// The shim refused the node that is charged and agreed to a later one, which has it if it still takes it.

@@ -84,6 +84,18 @@ impl Partition {
         self.wake_at(app, until);
     }
 
+    /// Its queue has another configuration: a back-off that has begun lasts no longer than one that would begin now (QUE-064).
+    pub(super) fn shorten_back_off(&mut self, app: AppIx, now: Nanos) {
+        let row = &self.apps[app];
+        let Some(until) = row.backoff_until.filter(|_| !row.is_free()) else { return };
+        self.apps[app].backoff_until = None;
+        if self.backs_off_after(app).is_some() {
+            self.back_off(app, now);
+            let row = &mut self.apps[app];
+            row.backoff_until = row.backoff_until.min(Some(until));
+        }
+    }
+
     /// The shim could not carry out an allocation that was on this node, and its ask is about to wait again: the first time in a row
     /// it is tried at once, then after 1 s, and after twice that time each up to the longest pause.
     pub(super) fn note_failure(&mut self, alloc: AllocIx, node: Arc<str>, now: Nanos) {

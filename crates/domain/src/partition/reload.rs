@@ -14,6 +14,10 @@ use crate::{
 impl Partition {
     /// Takes over a validated configuration. Nothing in here can fail, so it is applied as a whole.
     pub(super) fn reconfigure(&mut self, conf: Arc<PartitionConf>, cx: &mut Cx) {
+        // What the shim is asked about is decided anew: its queue may be no leaf any more, or a limit lower.
+        for question in self.open_questions().collect::<Vec<_>>() {
+            self.unanswered(question, cx);
+        }
         let old = std::mem::replace(&mut self.conf, conf.clone());
         self.update_queue(self.root, &conf.root, cx);
         self.update_children(self.root, &conf.root, cx);
@@ -28,6 +32,7 @@ impl Partition {
             for group in self.apps[ix].groups_by_key.values_mut() {
                 group.preempt_anew();
             }
+            self.shorten_back_off(ix, cx.now);
             self.rouse_groups(ix);
         }
         if conf.quota_preemption && self.queues.values().any(|queue| queue.quota_start.is_some()) {

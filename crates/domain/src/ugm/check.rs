@@ -143,7 +143,12 @@ impl Ugm {
         self.all(track, |bound| bound.fits(request))
     }
 
-    /// The same, beside what is promised to asks that have preempted.
+    /// The same for one that is part of what is used.
+    pub fn still_fits(&self, track: Tracked, charged: &Resource) -> bool {
+        self.all(track, |bound| bound.fits_without(charged, |kind| charged.amount(kind)))
+    }
+
+    /// As `fits`, beside what is promised to asks that have preempted.
     pub fn fits_beside(&self, track: Tracked, request: &Resource) -> bool {
         self.all(track, |bound| bound.fits_beside(request))
     }

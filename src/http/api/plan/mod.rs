@@ -18,7 +18,7 @@ use crate::{
     access::Caller,
     actors::{
         directory::{Listing, PartitionEntry, RmEntry},
-        topology::Refusals,
+        topology::{Refusals, check_rules},
     },
     config::LoadedConfig,
     domain::{
@@ -69,7 +69,7 @@ async fn plan(
     let rm = find_rm(&listing, query::one(&parameters, "rm"))?.clone();
     let turn = doors.topology.trials.take(caller.identity(request.peer_addr().map(|peer| peer.ip()))).await?;
     let topology = doors.topology.clone();
-    let plan = of(&listing, rm, turn, move || topology.load_update_here(&text)).await?;
+    let plan = of(&listing, rm, turn, move || topology.load_here(&text)).await?;
     Ok(HttpResponse::Ok().json(plan))
 }
 
@@ -93,7 +93,7 @@ pub async fn of(
     let computed = web::block(move || {
         // It takes its memory, though nobody may wait for it any more.
         let _turn = turn;
-        Ok::<_, Refusals>(compute(&rm, config()?, &running, now))
+        compute(&rm, config()?, &running, now)
     })
     .await;
     let computed =
@@ -121,20 +121,26 @@ fn find_rm<'a>(listing: &'a Listing, named: Option<&str>) -> Result<&'a RmEntry,
     }
 }
 
-fn compute(rm: &RmEntry, config: Arc<LoadedConfig>, running: &[(PartitionEntry, Arc<Snapshot>)], now: Nanos) -> Plan {
+fn compute(
+    rm: &RmEntry,
+    config: Arc<LoadedConfig>,
+    running: &[(PartitionEntry, Arc<Snapshot>)],
+    now: Nanos,
+) -> Result<Plan, Refusals> {
     let mut plan = Plan {
         rm_id: rm.id.to_string(),
         checksum: config.checksum.clone(),
         unchanged: rm.config.checksum == config.checksum,
         partitions: Vec::new(),
-        warnings: config.warnings.iter().map(Warning::from).collect(),
+        warnings: config.notes().map(Warning::from).collect(),
     };
+    if plan.unchanged {
+        // CFG-093: partitions and queues are left untouched, also queues that drain, and whatever its rules are.
+        return Ok(plan);
+    }
+    check_rules(&config)?;
     // As it was written it takes more than what is tried, and goes first.
     let partitions = Arc::try_unwrap(config).map_or_else(|shared| shared.partitions.clone(), |own| own.partitions);
-    if plan.unchanged {
-        // CFG-093: partitions and queues are left untouched, also queues that drain.
-        return plan;
-    }
     for conf in &partitions {
         let known = running.iter().find(|(_, snapshot)| snapshot.partition.name == conf.name);
         plan.partitions.push(match known {
@@ -153,5 +159,5 @@ fn compute(rm: &RmEntry, config: Arc<LoadedConfig>, running: &[(PartitionEntry, 
             plan.partitions.push(PartitionPlan::of(name, Change::Removed, snapshot.partition.dry_run_of_removal()));
         }
     }
-    plan
+    Ok(plan)
 }

@@ -28,6 +28,20 @@ fn what_is_shown_is_read_again() {
 }
 
 #[test]
+fn long_keys_are_read_again() {
+    // CFG-005: a reader takes 1,024 characters for a key, where nothing says before that it is one.
+    for key in ["k".repeat(128), "k".repeat(129), "\u{1}é: ".repeat(2_000)] {
+        let written = format!("partitions: [{{queues: [{{name: a, properties: {{? {} : x, z: y}}}}]}}]", quoted(&key));
+        let yaml = load(&written).unwrap().shown.form().to_yaml();
+        assert_eq!(yaml.contains("? "), key.len() > 128, "{yaml}");
+        let again = load(&yaml).unwrap_or_else(|refused| panic!("{refused:?}\n{yaml}"));
+        let queues = &again.shown.scheduler.partitions.as_ref().unwrap()[0].queues.as_ref().unwrap()[0].queues;
+        let read: Vec<_> = queues[0].properties.iter().map(|(key, value)| (&**key, &*value.value)).collect();
+        assert_eq!(read, [(&*key, "x"), ("z", "y")], "{yaml}");
+    }
+}
+
+#[test]
 fn without_a_configuration() {
     let shown = rest(None, &BTreeMap::new()).to_yaml();
     assert_eq!(shown, "deadlockdetectionenabled: false\ndeadlocktimeoutseconds: 60\n");

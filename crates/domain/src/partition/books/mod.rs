@@ -155,6 +155,12 @@ impl Partition {
         self.level_without_room(queue, request, |_, _| 0)
     }
 
+    /// What is charged for a request fits the max of each level of the path; root has none of its own.
+    pub(super) fn queue_still_fits(&self, queue: QueueIx, charged: &Resource) -> bool {
+        let level = self.level_without_room(queue, charged, |_, kind| -charged.amount(kind)).err();
+        level.is_none_or(|level| level == self.root)
+    }
+
     /// The nearest level without room for a request beside so much more than what is allocated there.
     fn level_without_room(
         &self,

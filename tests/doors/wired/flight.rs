@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     common::{self, Program},
     shim::server::{CONFIG, Server},
-    wired::rig::{application, asks, until, with_data},
+    wired::rig::{application, asks, end, until, with_data},
 };
 
 /// Runs `callboard flight`; whether it was content, and what it printed.
@@ -315,6 +315,17 @@ async fn planted_damage_and_a_planted_difference_are_found() {
     std::fs::write(&file, bytes).expect("written");
     let (content, checked) = flight(&["check", text(&file)]);
     assert!(!content && checked.contains("damaged at byte"), "{checked}");
+    // And in the state with which a flight begins.
+    end(with_data(dir.path())).await;
+    assert!(flight(&["export", "--data", text(dir.path()), "--from", "2100-01-01", "-o", text(&file)]).0);
+    let whole = std::fs::read(&file).expect("readable");
+    for part in 5..10 {
+        let mut bytes = whole.clone();
+        bytes[whole.len() * part / 20] ^= 4;
+        std::fs::write(&file, bytes).expect("written");
+        let (content, checked) = flight(&["check", text(&file)]);
+        assert!(!content && checked.contains("damaged at byte"), "{checked}");
+    }
     let (content, refused) = flight(&["check", text(&dir.path().join("none"))]);
     assert!(!content && refused.contains("cannot be read"), "{refused}");
 }

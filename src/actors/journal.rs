@@ -82,6 +82,8 @@ pub struct JournalActor {
     orders: orders::Kept,
     /// See [`disk::Loaded::undrained`].
     undrained: Option<BTreeMap<Arc<str>, Nanos>>,
+    /// While it is not read, it was told what holds by a partition that another server led: that counts, whatever is read.
+    agreed: bool,
     /// The present resource set as JSON.
     r: Arc<str>,
     streams: BTreeMap<u64, Stream>,
@@ -145,6 +147,7 @@ impl JournalActor {
                 storage: Storage::Memory,
                 orders: orders::Kept::default(),
                 undrained: None,
+                agreed: false,
                 streams: BTreeMap::new(),
                 next_stream: 1,
                 session: None,
@@ -206,7 +209,13 @@ impl JournalActor {
         let (before, own) = (self.journal.clone(), self.standing());
         self.log = Log::new(self.log.limit());
         self.loaded(dir, loaded);
-        let mut out = self.restore_lost(own.clone(), ctx);
+        let agreed = std::mem::take(&mut self.agreed);
+        let mut out = if agreed {
+            let (hosts, notes) = (own.hosts.iter().cloned().collect(), own.notes.iter().cloned().collect());
+            self.agree(&Agree { nodes: Default::default(), hosts, notes })
+        } else {
+            self.restore_lost(own.clone(), ctx)
+        };
         if let Some((epoch, partition)) = &self.session {
             let Standing { hosts, notes, mut orders } = self.standing();
             let gone: Vec<_> = own.hosts.into_iter().filter(|host| !hosts.contains(host)).collect();
@@ -218,7 +227,7 @@ impl JournalActor {
                 (!gone.is_empty()).then_some(Command::HoldHosts { hosts: gone, held: false }),
                 (!hosts.is_empty()).then_some(Command::HoldHosts { hosts, held: true }),
                 (!notes.is_empty()).then_some(Command::NoteDrains(notes)),
-                (!orders.is_empty()).then_some(Command::OrderQueues(orders)),
+                (!orders.is_empty() && !agreed).then_some(Command::OrderQueues(orders)),
             ];
             let commands: Vec<Command> = told.into_iter().flatten().collect();
             if !commands.is_empty() {

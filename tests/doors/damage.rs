@@ -165,13 +165,13 @@ async fn what_is_in_the_way_is_named_or_gone_around() {
         server.program.kill();
         fs::remove_file(journal(dir.path()).join("resource.damage")).expect("there");
     }
-    // Without a place for it nothing is drained, and the reason is told.
+    // Without a place for it nothing more is drained, and the reason is told.
     let (journals, aside) = (dir.path().join("journal"), dir.path().join("aside"));
     fs::rename(&journals, &aside).expect("moved");
     fs::write(&journals, "").expect("written");
     let mut server = with_data(dir.path());
     begin(&server).await;
-    let (status, problem) = drain(&server, "drain", "n1").await;
+    let (status, problem) = drain(&server, "drain", "n3").await;
     assert!(status == 503 && problem["detail"].as_str().is_some_and(|text| text.contains("/journal/")), "{problem}");
     server.program.kill();
 }

@@ -39,7 +39,7 @@ impl JournalActor {
     }
 
     /// What holds elsewhere holds here: it has happened, as what a node does has.
-    fn agree(&mut self, Agree { nodes, hosts, notes }: &Agree) -> Vec<Output> {
+    pub(super) fn agree(&mut self, Agree { nodes, hosts, notes }: &Agree) -> Vec<Output> {
         let (now, mut out) = (self.now(), Vec::new());
         self.journal.meet(hosts, now);
         self.journal.flush(now, &mut out);
@@ -59,11 +59,12 @@ impl JournalActor {
     fn report(&mut self, missed: Vec<String>, ctx: &mut Context<Self>) {
         let Some(dir) = self.setup.dir.clone() else { return };
         let (at, told) = (disk::stamp(), missed.clone());
-        let report = spawn_blocking(move || files::report(&dir, &at, &missed));
+        let report = spawn_blocking(move || {
+            let named = |error| format!("{} cannot be written: {error}", dir.join(files::REPORT).display());
+            files::report(&dir, &at, &missed).map_err(named)
+        });
         ctx.wait(report.into_actor(self).map(|reported, actor, _| {
-            let reported = reported
-                .map_err(|error| error.to_string())
-                .and_then(|reported| reported.map_err(|error| error.to_string()));
+            let reported = reported.unwrap_or_else(|error| Err(error.to_string()));
             // Where the report cannot be written it is told by this process all the same.
             let _ = actor.written((reported, told));
         }));
@@ -82,6 +83,7 @@ impl Handler<Agree> for JournalActor {
     type Result = ();
 
     fn handle(&mut self, msg: Agree, ctx: &mut Self::Context) {
+        self.agreed = self.is_unread();
         let out = self.agree(&msg);
         self.commit(out, ctx);
     }

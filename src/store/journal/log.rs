@@ -75,7 +75,7 @@ impl EventLog {
         match (&log, &copy) {
             (merge::File::Bytes(_), _) | (_, merge::File::Bytes(_)) => {}
             (merge::File::Unreadable(why), _) | (_, merge::File::Unreadable(why)) => {
-                return Err(io::Error::other(why.clone()));
+                return Err(io::Error::other(format!("{} {why}", eventlog::FILE)));
             }
             (merge::File::Missing, merge::File::Missing) => {}
         }

@@ -146,3 +146,26 @@ async fn what_a_session_knows_holds_whatever_its_journal_can_not_do() {
         assert_eq!(next.orders, [stopped("root.b"), stopped("root.c")], "{case} {lost}: it is on disk");
     }
 }
+
+#[actix::test]
+async fn what_another_server_told_counts_whatever_is_read_later() {
+    tokio::time::pause();
+    let base = tempfile::tempdir().unwrap();
+    let dir = &base.path().join("journal");
+    told_before(dir).await;
+    let in_the_way = InTheWay::of(dir, &LOGS);
+    let rig = Rig::start(Some(dir), 100);
+    rig.go_on(2, None).await;
+    rig.register(2, &FOUR).await;
+    let hosts = ["n3".into()].into();
+    rig.journal.send(Agree { nodes: ["node-n3".into()].into(), hosts, notes: BTreeMap::new() }).await.unwrap();
+    in_the_way.goes();
+    pass(1_500).await;
+    let told = rig.told();
+    assert!(
+        told.contains(&"2 true node-n3".to_owned()) && !told.iter().any(|told| told.contains("true hosts n1")),
+        "{told:?}"
+    );
+    let next = Rig::start(Some(dir), 100).go_on(3, None).await;
+    assert_eq!(next.hosts, ["n3".into()] as [Arc<str>; 1], "it is on disk");
+}

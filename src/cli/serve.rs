@@ -683,7 +683,6 @@ async fn shut_down(topology: &Topology, http: Option<ServerHandle>, grpc: Option
     }
     // Once more, for what the doors still brought: what is put aside for shims becomes lines, which are in the logs when these are closed.
     let _ = tokio::time::timeout(SHUTDOWN, topology.events.send(EndStreams)).await;
-    // What the doors still brought is in them.
     let closed = tokio::time::timeout(SHUTDOWN, topology.close_logs()).await.unwrap_or(false);
     if !closed {
         tracing::error!(code = "log-not-written", "not all logs are on the disk");

@@ -70,8 +70,12 @@ mod tests {
             topology.first_came(rm, Some(revision));
             topology.register(Registration { rm: rm.into(), ..Registration::default() }).await.expect("registered");
         }
-        let (go_on, until) = mpsc::channel::<()>();
-        other.spawn_fn(move || until.recv().unwrap_or_default());
+        let ((go_on, until), (begun, begins)) = (mpsc::channel::<()>(), mpsc::channel());
+        other.spawn_fn(move || {
+            drop(begun.send(()));
+            until.recv().unwrap_or_default();
+        });
+        begins.recv().expect("it hangs");
         tokio::time::pause();
         let listing = topology.directory.get();
         let names: Vec<&str> = listing.partitions.iter().map(|entry| &*entry.shown).collect();

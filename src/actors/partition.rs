@@ -32,13 +32,7 @@ use self::{
     traced::{Leaving, Traced},
     waits::Waits,
 };
-use super::{
-    rm::buffer::{Size, size_of},
-    silence::Silence,
-    ugm::UgmActor,
-    ugm::wants_groups,
-    unconfirmed::Unconfirmed,
-};
+use super::{silence::Silence, ugm::UgmActor, ugm::wants_groups, unconfirmed::Unconfirmed};
 use crate::{
     domain::{
         Partition,
@@ -82,8 +76,6 @@ pub struct PartitionActor {
     clock: Clock,
     partition: Partition,
     effects: Vec<Effect>,
-    /// So many of them count as undelivered already, and what they weigh.
-    counted: (usize, i64),
     /// From which of them on they are of another time.
     steps: Vec<(usize, Nanos)>,
     conversations: Conversations,
@@ -166,7 +158,6 @@ impl PartitionActor {
             clock,
             partition,
             effects,
-            counted: (0, 0),
             steps: Vec::new(),
             recorder,
             inbox: VecDeque::new(),
@@ -340,9 +331,6 @@ impl PartitionActor {
         }
         let began = Instant::now();
         let (mut made, mut more) = (0, true);
-        // Where few callbacks may be undelivered, so that it is not many more.
-        let [_, outward] = self.setup.budget.whole();
-        let chunk = usize::try_from(outward / 8).unwrap_or(CHUNK).clamp(1, CHUNK);
         while more && made < SLICE && began.elapsed().as_nanos() < SLICE_NANOS {
             if !self.setup.budget.may_place() {
                 more = false;
@@ -350,13 +338,12 @@ impl PartitionActor {
             }
             let now = self.now();
             if let Some(recorder) = &mut self.recorder {
-                recorder.schedule(chunk, now);
+                recorder.schedule(CHUNK, now);
             }
             self.step(now);
-            let done = self.partition.schedule(chunk, now, &mut self.effects);
-            self.count();
+            let done = self.partition.schedule(CHUNK, now, &mut self.effects);
             made += done;
-            more = done == chunk;
+            more = done == CHUNK;
         }
         if let Some(recorder) = &mut self.recorder {
             recorder.took(began.elapsed());
@@ -377,23 +364,6 @@ impl PartitionActor {
             let yielded = tokio::task::yield_now().into_actor(self);
             ctx.spawn(yielded.map(|(), actor, ctx| actor.slice(ctx)));
         }
-    }
-
-    /// What was made since the last time counts as undelivered from here on.
-    fn count(&mut self) {
-        let (counted, weight) = &mut self.counted;
-        let mut size = Size::default();
-        for effect in &self.effects[*counted..] {
-            match effect {
-                Effect::Callback(callback) => size.add(size_of(callback)),
-                Effect::Ask(_) => size.entries += 1,
-                _ => {}
-            }
-        }
-        *counted = self.effects.len();
-        let more = self.setup.budget.weigh(size);
-        *weight += more;
-        self.setup.budget.made(size.entries, more);
     }
 
     /// What comes now is of this time, as a replay says it.
@@ -439,8 +409,6 @@ impl PartitionActor {
     /// All of it leaves, as one record where that is kept.
     fn leave(&mut self, last: bool) -> usize {
         let now = self.now();
-        self.count();
-        let (_, weight) = std::mem::take(&mut self.counted);
         let mut entry = self.recorder.as_mut().map(|recorder| recorder.entry(&self.effects));
         if let Some(entry) = &mut entry {
             entry.last = last;
@@ -503,7 +471,7 @@ impl PartitionActor {
                 None => self.setup.events.publish(events),
             }
         };
-        self.deliver(items, turns, entry, traced.callbacks, weight);
+        self.deliver(items, turns, entry, traced.callbacks);
         waiting
     }
 
@@ -513,11 +481,11 @@ impl PartitionActor {
         turns: Vec<TurnEffect>,
         entry: Option<Box<Entry>>,
         traced: Vec<(Kind, Span)>,
-        weight: i64,
     ) {
         if !items.is_empty() || !turns.is_empty() || entry.is_some() {
+            self.setup.budget.made(items.len());
             let (epoch, partition) = (self.setup.epoch, self.setup.internal.clone());
-            self.setup.callbacks.do_send(Deliver { epoch, partition, items, turns, entry, traced, weight });
+            self.setup.callbacks.do_send(Deliver { epoch, partition, items, turns, entry, traced });
         }
     }
 
@@ -532,10 +500,7 @@ impl PartitionActor {
                 actor.route();
                 let again = std::mem::take(&mut actor.again).into_iter();
                 let again = again.map(|release| Outgoing::Callback(Callback::Released(Box::new(release))));
-                let again: Vec<_> = again.collect();
-                // They weigh something when they are lines.
-                actor.setup.budget.made(again.len(), 0);
-                actor.deliver(again, Vec::new(), None, Vec::new(), 0);
+                actor.deliver(again.collect(), Vec::new(), None, Vec::new());
             }));
         }
         self.again.extend(releases);

@@ -96,8 +96,6 @@ pub struct RmActor {
     clock: Clock,
     /// Seconds for which nothing could be placed because callbacks were not read.
     unread_for: u32,
-    /// Of the events that came last some were left out.
-    events_left_out: bool,
     closing: bool,
     /// Where everything that goes in is recorded.
     log: Option<RmLog>,
@@ -144,7 +142,6 @@ impl RmActor {
             timers: timers::Timers::default(),
             clock: Clock::default(),
             unread_for: 0,
-            events_left_out: false,
             closing: false,
             log: None,
             found: None,
@@ -216,7 +213,7 @@ impl RmActor {
         }
         // Nobody sends a release again that is still on its way.
         session.budget.set_handed(session.buffer.handed(Kind::Allocation));
-        session.give_back(credits, 0);
+        session.give_back(credits);
         session.traced.collect(&session.buffer);
     }
 
@@ -332,7 +329,7 @@ impl RmActor {
                 self.streams.open_all(stream, &replaced);
                 // What the shim says it has was delivered, whatever became of the socket.
                 let credits = session.buffer.hand(after, None);
-                session.give_back(credits, 0);
+                session.give_back(credits);
                 if session.had_stream {
                     session.resend_unconfirmed(after);
                 }
@@ -451,7 +448,7 @@ impl RmActor {
         let before = msg.items.len();
         let items = lines::wanted(msg.items, session.settings.all_container_states);
         let questions = items.iter().filter(|item| matches!(item, Outgoing::Ask(_))).count();
-        let unwanted = before - items.len() + questions;
+        session.give_back(before - items.len() + questions);
         let mut last = [0; Kind::ALL.len()];
         for payload in lines::group(items, session.asking) {
             let questions = payload.questions();
@@ -473,7 +470,6 @@ impl RmActor {
                 session.buffer.push(msg.partition.clone(), payload);
             }
         }
-        session.give_back(unwanted, msg.weight);
         session.traced.wait(msg.traced, last);
         msg.turns.iter().for_each(|turn| session.turns.on_message(&msg.partition, *turn));
         session.pass_turns();
@@ -566,32 +562,16 @@ impl Handler<DeliverEvents> for RmActor {
         let now = self.clock.now();
         let Some(session) = self.session.as_mut().filter(|session| session.epoch == msg.epoch) else { return };
         let mut events = msg.events.into_iter();
-        let mut left_out = 0;
         loop {
-            let line = Payload::Events(events.by_ref().take(buffer::LINE_ENTRIES).collect());
-            let Payload::Events(list) = &line else { break };
-            if list.is_empty() {
+            let line: Vec<_> = events.by_ref().take(buffer::LINE_ENTRIES).collect();
+            if line.is_empty() {
                 break;
             }
-            // No session ends for events that nobody reads.
-            if !session.buffer.has_room(&line, session.settings.bounds) {
-                left_out += list.len();
-                continue;
-            }
             if let Some(log) = &mut self.log {
-                log.append(kind::EVENTS, now, &record::events(list));
+                log.append(kind::EVENTS, now, &record::events(&line));
             }
-            session.buffer.push("".into(), line);
+            session.buffer.push("".into(), Payload::Events(line));
         }
-        if left_out > 0 && !self.events_left_out {
-            tracing::warn!(
-                code = "events-left-out",
-                rm = &*self.id,
-                events = left_out,
-                "the shim gets no events while it has not read half of what its buffer holds (rm.bufferedCallbacks, rm.bufferedBytes)"
-            );
-        }
-        self.events_left_out = left_out > 0;
         self.line_waits();
         self.commit(ctx);
         self.pump(ctx);

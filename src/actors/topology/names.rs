@@ -72,7 +72,7 @@ mod tests {
         }
         let ((go_on, until), (begun, begins)) = (mpsc::channel::<()>(), mpsc::channel());
         other.spawn_fn(move || {
-            drop(begun.send(()));
+            begun.send(()).unwrap_or_default();
             until.recv().unwrap_or_default();
         });
         begins.recv().expect("it hangs");

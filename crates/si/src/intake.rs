@@ -61,8 +61,9 @@ impl From<wire::Malformed> for Fault {
 /// What is said to a request of more items than `limit`.
 pub fn too_many_items(limit: usize) -> String {
     format!(
-        "the request has more than {limit} items: send several smaller requests, or raise rm.maxItems (tags, attributes, groups \
-         and resource types count too, {PER_ITEM} of them as an item)"
+        "the request has more than {limit} items: send several smaller requests, or raise the limit, which is rm.maxItems where the \
+         resource manager set that, else --rm-max-items of the server (tags, attributes, groups and resource types count too, \
+         {PER_ITEM} of them as an item)"
     )
 }
 

@@ -32,7 +32,13 @@ use self::{
     traced::{Leaving, Traced},
     waits::Waits,
 };
-use super::{silence::Silence, ugm::UgmActor, ugm::wants_groups, unconfirmed::Unconfirmed};
+use super::{
+    rm::buffer::{Size, size_of},
+    silence::Silence,
+    ugm::UgmActor,
+    ugm::wants_groups,
+    unconfirmed::Unconfirmed,
+};
 use crate::{
     domain::{
         Partition,
@@ -76,6 +82,8 @@ pub struct PartitionActor {
     clock: Clock,
     partition: Partition,
     effects: Vec<Effect>,
+    /// So many of them count as undelivered already, and what they weigh.
+    counted: (usize, i64),
     /// From which of them on they are of another time.
     steps: Vec<(usize, Nanos)>,
     conversations: Conversations,
@@ -158,6 +166,7 @@ impl PartitionActor {
             clock,
             partition,
             effects,
+            counted: (0, 0),
             steps: Vec::new(),
             recorder,
             inbox: VecDeque::new(),
@@ -331,6 +340,9 @@ impl PartitionActor {
         }
         let began = Instant::now();
         let (mut made, mut more) = (0, true);
+        // Where few callbacks may be undelivered, so that it is not many more.
+        let [_, outward] = self.setup.budget.whole();
+        let chunk = usize::try_from(outward / 8).unwrap_or(CHUNK).clamp(1, CHUNK);
         while more && made < SLICE && began.elapsed().as_nanos() < SLICE_NANOS {
             if !self.setup.budget.may_place() {
                 more = false;
@@ -338,12 +350,13 @@ impl PartitionActor {
             }
             let now = self.now();
             if let Some(recorder) = &mut self.recorder {
-                recorder.schedule(CHUNK, now);
+                recorder.schedule(chunk, now);
             }
             self.step(now);
-            let done = self.partition.schedule(CHUNK, now, &mut self.effects);
+            let done = self.partition.schedule(chunk, now, &mut self.effects);
+            self.count();
             made += done;
-            more = done == CHUNK;
+            more = done == chunk;
         }
         if let Some(recorder) = &mut self.recorder {
             recorder.took(began.elapsed());
@@ -364,6 +377,23 @@ impl PartitionActor {
             let yielded = tokio::task::yield_now().into_actor(self);
             ctx.spawn(yielded.map(|(), actor, ctx| actor.slice(ctx)));
         }
+    }
+
+    /// What was made since the last time counts as undelivered from here on.
+    fn count(&mut self) {
+        let (counted, weight) = &mut self.counted;
+        let mut size = Size::default();
+        for effect in &self.effects[*counted..] {
+            match effect {
+                Effect::Callback(callback) => size.add(size_of(callback)),
+                Effect::Ask(_) => size.entries += 1,
+                _ => {}
+            }
+        }
+        *counted = self.effects.len();
+        let more = self.setup.budget.weigh(size);
+        *weight += more;
+        self.setup.budget.made(size.entries, more);
     }
 
     /// What comes now is of this time, as a replay says it.
@@ -409,6 +439,8 @@ impl PartitionActor {
     /// All of it leaves, as one record where that is kept.
     fn leave(&mut self, last: bool) -> usize {
         let now = self.now();
+        self.count();
+        let (_, weight) = std::mem::take(&mut self.counted);
         let mut entry = self.recorder.as_mut().map(|recorder| recorder.entry(&self.effects));
         if let Some(entry) = &mut entry {
             entry.last = last;
@@ -471,7 +503,7 @@ impl PartitionActor {
                 None => self.setup.events.publish(events),
             }
         };
-        self.deliver(items, turns, entry, traced.callbacks);
+        self.deliver(items, turns, entry, traced.callbacks, weight);
         waiting
     }
 
@@ -481,11 +513,11 @@ impl PartitionActor {
         turns: Vec<TurnEffect>,
         entry: Option<Box<Entry>>,
         traced: Vec<(Kind, Span)>,
+        weight: i64,
     ) {
         if !items.is_empty() || !turns.is_empty() || entry.is_some() {
-            self.setup.budget.made(items.len());
             let (epoch, partition) = (self.setup.epoch, self.setup.internal.clone());
-            self.setup.callbacks.do_send(Deliver { epoch, partition, items, turns, entry, traced });
+            self.setup.callbacks.do_send(Deliver { epoch, partition, items, turns, entry, traced, weight });
         }
     }
 
@@ -500,7 +532,10 @@ impl PartitionActor {
                 actor.route();
                 let again = std::mem::take(&mut actor.again).into_iter();
                 let again = again.map(|release| Outgoing::Callback(Callback::Released(Box::new(release))));
-                actor.deliver(again.collect(), Vec::new(), None, Vec::new());
+                let again: Vec<_> = again.collect();
+                // They weigh something when they are lines.
+                actor.setup.budget.made(again.len(), 0);
+                actor.deliver(again, Vec::new(), None, Vec::new(), 0);
             }));
         }
         self.again.extend(releases);

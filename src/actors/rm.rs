@@ -96,6 +96,8 @@ pub struct RmActor {
     clock: Clock,
     /// Seconds for which nothing could be placed because callbacks were not read.
     unread_for: u32,
+    /// Of the events that came last some were left out.
+    events_left_out: bool,
     closing: bool,
     /// Where everything that goes in is recorded.
     log: Option<RmLog>,
@@ -142,6 +144,7 @@ impl RmActor {
             timers: timers::Timers::default(),
             clock: Clock::default(),
             unread_for: 0,
+            events_left_out: false,
             closing: false,
             log: None,
             found: None,
@@ -213,7 +216,7 @@ impl RmActor {
         }
         // Nobody sends a release again that is still on its way.
         session.budget.set_handed(session.buffer.handed(Kind::Allocation));
-        session.give_back(credits);
+        session.give_back(credits, 0);
         session.traced.collect(&session.buffer);
     }
 
@@ -329,7 +332,7 @@ impl RmActor {
                 self.streams.open_all(stream, &replaced);
                 // What the shim says it has was delivered, whatever became of the socket.
                 let credits = session.buffer.hand(after, None);
-                session.give_back(credits);
+                session.give_back(credits, 0);
                 if session.had_stream {
                     session.resend_unconfirmed(after);
                 }
@@ -448,7 +451,7 @@ impl RmActor {
         let before = msg.items.len();
         let items = lines::wanted(msg.items, session.settings.all_container_states);
         let questions = items.iter().filter(|item| matches!(item, Outgoing::Ask(_))).count();
-        session.give_back(before - items.len() + questions);
+        let unwanted = before - items.len() + questions;
         let mut last = [0; Kind::ALL.len()];
         for payload in lines::group(items, session.asking) {
             let questions = payload.questions();
@@ -470,6 +473,7 @@ impl RmActor {
                 session.buffer.push(msg.partition.clone(), payload);
             }
         }
+        session.give_back(unwanted, msg.weight);
         session.traced.wait(msg.traced, last);
         msg.turns.iter().for_each(|turn| session.turns.on_message(&msg.partition, *turn));
         session.pass_turns();
@@ -562,16 +566,32 @@ impl Handler<DeliverEvents> for RmActor {
         let now = self.clock.now();
         let Some(session) = self.session.as_mut().filter(|session| session.epoch == msg.epoch) else { return };
         let mut events = msg.events.into_iter();
+        let mut left_out = 0;
         loop {
-            let line: Vec<_> = events.by_ref().take(buffer::LINE_ENTRIES).collect();
-            if line.is_empty() {
+            let line = Payload::Events(events.by_ref().take(buffer::LINE_ENTRIES).collect());
+            let Payload::Events(list) = &line else { break };
+            if list.is_empty() {
                 break;
             }
-            if let Some(log) = &mut self.log {
-                log.append(kind::EVENTS, now, &record::events(&line));
+            // No session ends for events that nobody reads.
+            if !session.buffer.has_room(&line, session.settings.bounds) {
+                left_out += list.len();
+                continue;
             }
-            session.buffer.push("".into(), Payload::Events(line));
+            if let Some(log) = &mut self.log {
+                log.append(kind::EVENTS, now, &record::events(list));
+            }
+            session.buffer.push("".into(), line);
         }
+        if left_out > 0 && !self.events_left_out {
+            tracing::warn!(
+                code = "events-left-out",
+                rm = &*self.id,
+                events = left_out,
+                "the shim gets no events while it has not read half of what its buffer holds (rm.bufferedCallbacks, rm.bufferedBytes)"
+            );
+        }
+        self.events_left_out = left_out > 0;
         self.line_waits();
         self.commit(ctx);
         self.pump(ctx);

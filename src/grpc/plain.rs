@@ -195,7 +195,7 @@ async fn submit(handle: &RmHandle, gate: &Gate, inward: Inward, span: Option<tra
     if inward.parts.is_empty() && inward.rejected.is_empty() {
         return Ok(());
     }
-    handle.has_room(&inward.parts).map_err(status::refusal)?;
+    handle.room(&inward.parts).await.map_err(status::refusal)?;
     let permit = gate.shared.budget.taken(inward.items).await;
     let permit = handle.traced(gate, permit, span.as_ref().map(trace::Span::point), inward.items);
     handle.submit(gate, inward.parts, inward.rejected, permit).map_err(status::refusal)

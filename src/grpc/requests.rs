@@ -174,7 +174,7 @@ impl Open {
                 let inward = convert(kind, Wire(bytes), names, gate.shared.max_items).await?;
                 // Clients leave out what is refused as too much, and this one is to come again.
                 let again = |refusal: Refusal| Status::unavailable(refusal.detail);
-                self.handle.has_room(&inward.parts).map_err(again)?;
+                self.handle.room(&inward.parts).await.map_err(again)?;
                 let span = self.traced.message(&self.topology.traces, Some(trace), kind.name());
                 let permit = gate.shared.budget.taken(inward.items).await;
                 let permit = self.handle.traced(gate, permit, span.as_ref().map(trace::Span::point), inward.items);

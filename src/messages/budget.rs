@@ -13,12 +13,31 @@ use super::{
 };
 use crate::trace::{Point, Span};
 
+/// What callbacks and events take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Number of entries: allocations, releases, answers and the like.
+    pub entries: usize,
+    /// Bytes, as estimated.
+    pub bytes: usize,
+}
+
+/// This part of what may be undelivered is left before placements that had to wait go on.
+const SOME: i64 = 16;
+
 /// Credits of one session of a resource manager, shared by its doors, its actor and its partitions.
 #[derive(Debug)]
 pub struct Budget {
     whole: [i64; 2],
     inward: AtomicI64,
     outward: AtomicI64,
+    /// All that may be undelivered: bytes, of which each entry takes its part besides, so that one sum tells of both.
+    most: i64,
+    part: i64,
+    /// What of it is taken.
+    load: AtomicI64,
+    /// And by what is in the buffer.
+    held: AtomicI64,
     paused: AtomicBool,
     full: AtomicBool,
     handed: AtomicU64,
@@ -28,10 +47,20 @@ pub struct Budget {
 impl Budget {
     /// `inward` items of requests may be in flight, `outward` callbacks undelivered.
     pub fn new(inward: i64, outward: i64) -> Arc<Budget> {
+        Budget::within(inward, outward, Size { entries: usize::MAX, bytes: usize::MAX })
+    }
+
+    /// The same, of a session whose buffer has bounds.
+    pub fn within(inward: i64, outward: i64, bounds: Size) -> Arc<Budget> {
+        let most = signed(bounds.bytes);
         Arc::new(Budget {
             whole: [inward, outward],
             inward: inward.into(),
             outward: outward.into(),
+            most,
+            part: most / signed(bounds.entries).max(1),
+            load: 0.into(),
+            held: 0.into(),
             paused: false.into(),
             full: false.into(),
             handed: u64::MAX.into(),
@@ -89,26 +118,57 @@ impl Budget {
         }
     }
 
-    /// `callbacks` were made (and not yet delivered): `PartitionActor` counts the items of a `Deliver` before it sends it.
-    pub fn made(&self, callbacks: usize) {
+    /// What this takes of all that may be undelivered.
+    pub fn weigh(&self, size: Size) -> i64 {
+        signed(size.entries).saturating_mul(self.part).saturating_add(signed(size.bytes))
+    }
+
+    /// `callbacks` were made (and not yet delivered): `PartitionActor` counts the items of a `Deliver` before it sends it, and
+    /// what they weigh until the buffer holds them.
+    pub fn made(&self, callbacks: usize, weight: i64) {
         self.outward.fetch_sub(callbacks as i64, SeqCst);
+        self.load.fetch_add(weight, SeqCst);
+    }
+
+    /// So much waits in the buffer, and what weighed `arrived` when it was made is in it now. True: see [`Budget::delivered`].
+    #[must_use]
+    pub fn holds(&self, waiting: Size, arrived: i64) -> bool {
+        let now = self.weigh(waiting);
+        let more = now - self.held.swap(now, SeqCst) - arrived;
+        let (some, before) = (self.half() - self.half() / SOME, self.load.fetch_add(more, SeqCst));
+        before >= some && before + more < some
+    }
+
+    fn half(&self) -> i64 {
+        self.most / 2
     }
 
     /// `callbacks` were delivered or dropped. True: placements had to wait for that, and are to be woken.
     #[must_use]
     pub fn delivered(&self, callbacks: usize) -> bool {
-        // By what this very call changed: whoever saw that nothing was left is woken by exactly one.
-        let before = self.outward.fetch_add(callbacks as i64, SeqCst);
-        before <= 0 && before + callbacks as i64 > 0
+        // By what this very call changed: whoever saw that nothing was left is woken by exactly one. And when some are left, so
+        // that lines do not become as short as what made room for them.
+        let (some, before) = (self.whole[1] / SOME, self.outward.fetch_add(callbacks as i64, SeqCst));
+        before <= some && before + callbacks as i64 > some
     }
 
     /// How much is undelivered.
     pub fn pressure(&self) -> Pressure {
-        match self.outward.load(SeqCst) {
-            ..=0 => Pressure::Spent,
-            left if left <= self.whole[1] / 2 => Pressure::High,
-            _ => Pressure::Low,
+        let (left, load) = (self.outward.load(SeqCst), self.load.load(SeqCst));
+        if left <= 0 || load >= self.half() {
+            Pressure::Spent
+        } else if left <= self.whole[1] / 2 || load >= self.half() / 2 {
+            Pressure::High
+        } else {
+            Pressure::Low
         }
+    }
+
+    /// A request that leads to so much at once leaves a quarter of what may be undelivered for what cannot wait. One that is too
+    /// large for that is taken when nothing is undelivered, and any while the session is paused: nobody could make room then.
+    pub fn leaves_room(&self, size: Size) -> bool {
+        let mark = self.most / 4 * 3;
+        self.paused.load(SeqCst) || self.load.load(SeqCst) <= mark - self.weigh(size).min(mark)
     }
 
     /// Every line with releases up to this one was handed to a connection of the shim.
@@ -133,8 +193,15 @@ impl Budget {
 
     /// New placements may be made: the session is not paused, its log has room, and the shim keeps up.
     pub fn may_place(&self) -> bool {
-        !self.paused.load(SeqCst) && !self.full.load(SeqCst) && self.outward.load(SeqCst) > 0
+        !self.paused.load(SeqCst)
+            && !self.full.load(SeqCst)
+            && self.outward.load(SeqCst) > 0
+            && self.load.load(SeqCst) < self.half()
     }
+}
+
+fn signed(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// See [`Budget::pressure`].
@@ -287,7 +354,7 @@ mod tests {
     fn placements_stop_while_callbacks_are_undelivered_or_the_session_is_paused() {
         let budget = Budget::new(1, 2);
         assert!(budget.may_place());
-        budget.made(2);
+        budget.made(2, 0);
         assert!(!budget.may_place());
         assert_eq!(budget.undelivered(), 2);
         assert_eq!(budget.pressure(), Pressure::Spent);
@@ -297,6 +364,37 @@ mod tests {
         assert_eq!(budget.pressure(), Pressure::Low);
         budget.pause(true);
         assert!(!budget.may_place());
+    }
+
+    #[test]
+    fn placements_stop_while_half_of_what_the_buffer_may_hold_is_undelivered() {
+        let size = |entries, bytes| Size { entries, bytes };
+        for half in [size(50, 0), size(0, 500), size(30, 200)] {
+            let budget = Budget::within(1, 1_000, size(100, 1_000));
+            let weight = budget.weigh(half);
+            budget.made(0, weight - 1);
+            assert!(budget.may_place() && budget.pressure() == Pressure::High, "{half:?}");
+            budget.made(0, 1);
+            assert!(!budget.may_place() && budget.pressure() == Pressure::Spent);
+            assert!(!budget.holds(half, weight), "as much, in another place");
+            assert!(!budget.may_place());
+            assert!(budget.holds(size(0, 0), 0), "placements are to be woken");
+            assert!(budget.may_place() && !budget.holds(size(0, 0), 0), "once");
+        }
+    }
+
+    #[test]
+    fn what_can_wait_leaves_room_for_what_cannot() {
+        // R1.23
+        let size = |entries| Size { entries, bytes: 0 };
+        let budget = Budget::within(1, 1_000, Size { entries: 100, bytes: 1_000 });
+        assert!(budget.leaves_room(size(1_000)), "as long as nothing is undelivered");
+        let _ = budget.holds(size(75), 0);
+        assert!(budget.leaves_room(size(0)) && !budget.leaves_room(size(1)));
+        let _ = budget.holds(size(76), 0);
+        assert!(!budget.leaves_room(size(0)));
+        budget.pause(true);
+        assert!(budget.leaves_room(size(1_000)));
     }
 
     #[tokio::test]

@@ -38,6 +38,8 @@ pub struct Deliver {
     pub entry: Option<Box<Entry>>,
     /// Of requests that are traced: each ends when what it says of was handed to a stream.
     pub traced: Vec<(Kind, Span)>,
+    /// What the items were counted to weigh.
+    pub weight: i64,
 }
 
 /// See [`Deliver`].

@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix::prelude::*;
 use futures::future::join_all;
 
-use super::{RmActor, snapshot::MakingRoom};
+use super::{RmActor, session::Session, snapshot::MakingRoom};
 use crate::{
     actors::topology::PartitionHandle,
     domain::words::plural,
@@ -36,6 +36,7 @@ impl RmActor {
             }
             actor.note_delivered(ctx);
             actor.notice_unread();
+            actor.go_on_with_little();
             actor.notice_full(ctx);
             actor.hold_placements();
         });
@@ -67,6 +68,12 @@ impl RmActor {
                 }
             }
         }
+    }
+
+    /// Placements that had to wait go on with the little that is left, where the shim does not read the rest.
+    fn go_on_with_little(&self) {
+        let waits = |session: &&Session| session.budget.pressure() == Pressure::High;
+        self.session.iter().filter(waits).for_each(Session::wake);
     }
 
     /// What the shim does not read, where that holds up placements.

@@ -5,8 +5,9 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+pub use crate::messages::budget::Size;
 use crate::{
-    domain::alloc::AskSpec,
+    domain::{alloc::AskSpec, effect::Callback},
     messages::rm::{Kind, Line, Payload, Refusal, RefusalKind, Rejected},
 };
 
@@ -60,21 +61,13 @@ pub struct Cursor([u64; KINDS]);
 /// Bounds of a [`Buffer`].
 pub type Bounds = Size;
 
-/// What lines take.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
-    /// Number of entries: allocations, releases, answers and the like.
-    pub entries: usize,
-    /// Bytes, as estimated.
-    pub bytes: usize,
-}
-
 impl Size {
     fn of(payload: &Payload) -> Size {
         Size { entries: payload.entries(), bytes: weight(payload) }
     }
 
-    fn add(&mut self, more: Size) {
+    /// And this.
+    pub fn add(&mut self, more: Size) {
         self.entries += more.entries;
         self.bytes += more.bytes;
     }
@@ -174,6 +167,18 @@ impl Buffer {
     /// from less than its shim has had of it, and have counted on since: those lines are others.
     pub fn known(&self, restored: bool) -> u64 {
         if restored { self.told } else { self.released }
+    }
+
+    /// What was not handed out takes this.
+    pub fn waits(&self) -> Size {
+        self.waiting
+    }
+
+    /// With this, no more than half of what may wait does.
+    pub fn has_room(&self, payload: &Payload, bounds: Bounds) -> bool {
+        let mut size = self.waiting;
+        size.add(Size::of(payload));
+        size.fits(Size { entries: bounds.entries / 2, bytes: bounds.bytes / 2 })
     }
 
     /// Credits of what was not handed out.
@@ -350,11 +355,28 @@ impl Buffer {
     }
 }
 
+/// Bytes of an entry beside those of its texts: row, box and what goes with a shared text.
+pub const ENTRY: usize = 160;
+
+/// What a callback takes until it is in a line, roughly.
+pub fn size_of(callback: &Callback) -> Size {
+    Size { entries: 1, bytes: ENTRY + texts(callback) }
+}
+
+/// Bytes of the texts of a callback that a shim or its objects can make long.
+pub fn texts(callback: &Callback) -> usize {
+    match callback {
+        Callback::New(new) => tags(&new.spec),
+        Callback::RejectedAllocation { reason, .. }
+        | Callback::RejectedApplication { reason, .. }
+        | Callback::RejectedNode { reason, .. } => reason.len(),
+        _ => 0,
+    }
+}
+
 /// Bytes of memory that a line keeps, roughly.
 pub fn weight(payload: &Payload) -> usize {
-    // Row, box and shared text of one entry; texts are counted where they belong to the entry alone, or may once the row that
-    // has them is gone.
-    const ENTRY: usize = 160;
+    // Texts are counted where they belong to the entry alone, or may once the row that has them is gone.
     let refused = |list: &[Rejected]| -> usize {
         list.iter().map(|entry| entry.key.len() + entry.app.len() + entry.reason.len()).sum()
     };

@@ -9,7 +9,7 @@ use std::{
 use actix::{Addr, Recipient};
 use arc_swap::ArcSwap;
 
-use super::RmActor;
+use super::{RmActor, buffer};
 use crate::{
     actors::directory::{Asked, Unanswered},
     domain::{
@@ -18,7 +18,7 @@ use crate::{
         resources::Types,
     },
     messages::{
-        budget::{Budget, Permit},
+        budget::{Budget, Permit, Size},
         keys::Keys,
         partition::Commands,
         receipts::{PartOf, Receipt, Receipts},
@@ -32,6 +32,12 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// How often a request that waits to be recorded looks whether that is possible.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long what comes over a stream waits for the shim to read: not for ever, as that may write before it reads.
+const UNREAD: Duration = Duration::from_secs(60);
+
+/// How often it is looked whether it has read.
+const ROOM: Duration = Duration::from_millis(20);
 
 /// A resource manager that is known.
 #[derive(Debug)]
@@ -141,11 +147,48 @@ impl RmHandle {
         }
     }
 
-    /// What these commands say has room in the log. Asked before anything of their request counts as taken.
+    /// What these commands say has room in the log, and what they lead to in the buffer of callbacks. Asked before anything of
+    /// their request counts as taken.
     ///
     /// # Errors
     /// There is none, and they add to what is there.
     pub fn has_room(&self, parts: &[Part]) -> Result<(), Refusal> {
+        self.log_has_room(parts)?;
+        if self.is_read(parts) {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            RefusalKind::Busy,
+            format!(
+                "\"{}\" has not read its callbacks, and those of this request have no room beside them (rm.bufferedCallbacks, \
+                 rm.bufferedBytes): read them, and send it again; releases, removals and nodes in requests of their own go on",
+                self.id
+            ),
+        ))
+    }
+
+    /// The same for what comes over a stream: nothing more of it is read until the shim has read, or a minute has passed.
+    ///
+    /// # Errors
+    /// There is no room in the log.
+    pub async fn room(&self, parts: &[Part]) -> Result<(), Refusal> {
+        self.log_has_room(parts)?;
+        let read = async {
+            while !self.is_read(parts) {
+                tokio::time::sleep(ROOM).await;
+            }
+        };
+        let _ = tokio::time::timeout(UNREAD, read).await;
+        Ok(())
+    }
+
+    /// The shim has read enough for the callbacks of these commands.
+    fn is_read(&self, parts: &[Part]) -> bool {
+        let Some(size) = leads_to(parts) else { return true };
+        self.view.load().shared.as_ref().is_none_or(|shared| shared.budget.leaves_room(size))
+    }
+
+    fn log_has_room(&self, parts: &[Part]) -> Result<(), Refusal> {
         let view = self.view.load();
         match &view.full {
             Some(why) if view.crowded && parts.iter().any(|part| adds(&part.command)) => Err(Refusal::new(
@@ -325,6 +368,26 @@ fn adds(command: &Command) -> bool {
         Command::Allocations { allocations, .. } => !allocations.is_empty(),
         _ => false,
     }
+}
+
+/// What these commands lead to at once, where it can wait; of asks only the placements count, when they are made.
+fn leads_to(parts: &[Part]) -> Option<Size> {
+    let mut size = None;
+    for part in parts {
+        match &part.command {
+            Command::Allocations { allocations, .. } if !allocations.is_empty() => {
+                let size = size.get_or_insert_with(Size::default);
+                let placed = allocations.iter().filter(|item| item.node.is_some() && item.spec.foreign.is_none());
+                placed.for_each(|item| size.add(Size { entries: 1, bytes: buffer::ENTRY + buffer::tags(&item.spec) }));
+            }
+            Command::Applications { new, .. } if !new.is_empty() => {
+                let more = Size { entries: new.len(), bytes: new.len() * buffer::ENTRY };
+                size.get_or_insert_with(Size::default).add(more);
+            }
+            _ => {}
+        }
+    }
+    size
 }
 
 /// A request is of another session than the present one.

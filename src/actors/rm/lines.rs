@@ -5,7 +5,7 @@ use crate::{
     messages::rm::{Outgoing, Payload, Predicates, Rejected, Updated},
 };
 
-use super::buffer::{LINE_BYTES, LINE_ENTRIES, tags};
+use super::buffer::{LINE_BYTES, LINE_ENTRIES, texts};
 
 /// Nodes that the questions of a line name at most, where it has several.
 const SEVERAL_NODES: usize = 1024;
@@ -36,7 +36,10 @@ pub fn group(items: Vec<Outgoing>, predicates: Predicates) -> Vec<Payload> {
     let mut payloads: Vec<Payload> = Vec::new();
     let mut bytes = 0;
     for item in items {
-        let size = texts(&item);
+        let size = match &item {
+            Outgoing::Callback(callback) => texts(callback),
+            Outgoing::Ask(_) => 0,
+        };
         bytes += size;
         let room = |last: &&mut Payload| match last {
             Payload::AskSeveral(_) => true,
@@ -53,19 +56,6 @@ pub fn group(items: Vec<Outgoing>, predicates: Predicates) -> Vec<Payload> {
         payloads.extend(next);
     }
     payloads
-}
-
-/// Bytes of the texts of an entry that a shim or its objects can make long.
-fn texts(item: &Outgoing) -> usize {
-    match item {
-        Outgoing::Callback(Callback::New(new)) => tags(&new.spec),
-        Outgoing::Callback(
-            Callback::RejectedAllocation { reason, .. }
-            | Callback::RejectedApplication { reason, .. }
-            | Callback::RejectedNode { reason, .. },
-        ) => reason.len(),
-        _ => 0,
-    }
 }
 
 /// Adds to the open payload, or gives one to begin with.

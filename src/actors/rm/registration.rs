@@ -343,7 +343,7 @@ impl RmActor {
             shared_config: msg.shared,
             fixed: fixed_of(&msg.extra),
             extra: msg.extra,
-            budget: Budget::new(msg.settings.inward, msg.settings.outward),
+            budget: Budget::within(msg.settings.inward, msg.settings.outward, msg.settings.bounds),
             settings: msg.settings,
             types: Arc::default(),
             // A session that is taken up from a log goes on after the last number in it.

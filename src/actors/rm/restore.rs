@@ -188,8 +188,9 @@ impl RmActor {
         let asked = |number| record::asks_of(number).unwrap_or_default();
         // Logs of earlier releases say what they are, not what they were when the lines came.
         let settings = RmSettings { bounds: buffer.widened(settings.bounds), ..settings };
-        let budget = Budget::new(settings.inward, settings.outward);
-        budget.made(buffer.undelivered());
+        let budget = Budget::within(settings.inward, settings.outward, settings.bounds);
+        budget.made(buffer.undelivered(), 0);
+        let _ = budget.holds(buffer.waits(), 0);
         // Nothing is placed until the shim is there again.
         budget.pause(true);
         let receipts = Receipts::after(numbers.taken, numbers.recorded);

@@ -168,9 +168,10 @@ impl Session {
         log.iter().for_each(|log| log.count_lost());
     }
 
-    /// Credits came back: placements that waited for them go on.
-    pub fn give_back(&self, credits: usize) {
-        if self.budget.delivered(credits) {
+    /// Credits came back, and what weighed `arrived` is in the buffer now: placements that waited for them go on.
+    pub fn give_back(&self, credits: usize, arrived: i64) {
+        let delivered = self.budget.delivered(credits);
+        if self.budget.holds(self.buffer.waits(), arrived) || delivered {
             self.wake();
         }
     }

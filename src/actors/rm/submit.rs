@@ -58,7 +58,7 @@ impl RmActor {
             partition.do_send(Commands { epoch: msg.epoch, commands: vec![command], permit: msg.permit.clone() });
         }
         for (partition, callbacks) in rejected {
-            session.budget.made(callbacks.len());
+            session.budget.made(callbacks.len(), 0);
             let partition = partition.unwrap_or_default();
             if let Some(log) = self.log.as_mut().filter(|_| !callbacks.is_empty()) {
                 log.append(kind::SAID, now, &record::said(&partition, &callbacks));

@@ -328,7 +328,7 @@ impl Env {
 
     async fn deliver_of(&self, epoch: u64, items: Vec<Outgoing>) {
         if let Some(budget) = &*self.budget.lock().expect("no panic") {
-            budget.made(items.len());
+            budget.made(items.len(), 0);
         }
         let deliver = Deliver {
             epoch,
@@ -337,6 +337,7 @@ impl Env {
             turns: Vec::new(),
             entry: None,
             traced: Vec::new(),
+            weight: 0,
         };
         self.rm().addr.send(deliver).await.expect("alive");
     }
@@ -344,8 +345,15 @@ impl Env {
     /// A partition says something about turns.
     async fn say(&self, partition: &str, turns: &[TurnEffect]) {
         let (epoch, turns) = (self.info().await.epoch, turns.to_vec());
-        let deliver =
-            Deliver { epoch, partition: partition.into(), items: Vec::new(), turns, entry: None, traced: Vec::new() };
+        let deliver = Deliver {
+            epoch,
+            partition: partition.into(),
+            items: Vec::new(),
+            turns,
+            entry: None,
+            traced: Vec::new(),
+            weight: 0,
+        };
         self.rm().addr.send(deliver).await.expect("alive");
         self.settle().await;
     }

@@ -228,8 +228,9 @@ impl Server {
     /// As `RmActor` goes on with what was found.
     fn go_on(&mut self, found: Replayed, last: u64) {
         let Replayed { registered, manner, buffer, questions, partitions, instances, types, numbers, .. } = found;
-        self.budget = Budget::new(self.settings.inward, self.settings.outward);
-        self.budget.made(buffer.undelivered());
+        self.budget = Budget::within(self.settings.inward, self.settings.outward, self.settings.bounds);
+        self.budget.made(buffer.undelivered(), 0);
+        let _ = self.budget.holds(buffer.waits(), 0);
         self.budget.pause(true);
         self.receipts = Receipts::after(numbers.taken, numbers.recorded);
         self.history.truncate(usize::try_from(buffer.last()).unwrap_or(usize::MAX));

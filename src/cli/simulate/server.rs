@@ -278,7 +278,7 @@ impl Server {
             fixed: None,
             repeatable: Vec::new(),
         };
-        let budget = Budget::new(settings.inward, settings.outward);
+        let budget = Budget::within(settings.inward, settings.outward, settings.bounds);
         let mut server = Server {
             logs,
             log,
@@ -355,7 +355,7 @@ impl Server {
         self.epoch += 1;
         self.registered.epoch = self.epoch;
         self.registered.at = self.now.0;
-        self.budget = Budget::new(self.settings.inward, self.settings.outward);
+        self.budget = Budget::within(self.settings.inward, self.settings.outward, self.settings.bounds);
         self.budget.pause(true);
         self.receipts = Receipts::after(0, Default::default());
         self.questions = Questions::default();
@@ -477,7 +477,7 @@ impl Server {
             .collect();
         let (number, internal) = (entry.number, live.internal.clone());
         self.post(&internal, facts);
-        self.budget.made(items.len());
+        self.budget.made(items.len(), 0);
         self.deliver(Deliver {
             epoch: self.epoch,
             partition: internal,
@@ -485,6 +485,7 @@ impl Server {
             turns,
             entry: Some(entry),
             traced: Vec::new(),
+            weight: 0,
         });
         let (index, live) = (self.log.last(), &mut self.parts[at]);
         let (partition, talks) = (live.partition.clone(), live.talks.clone());
@@ -505,7 +506,7 @@ impl Server {
         let before = msg.items.len();
         let items = lines::wanted(msg.items, self.settings.all_container_states);
         let questions = items.iter().filter(|item| matches!(item, Outgoing::Ask(_))).count();
-        self.give_back(before - items.len() + questions);
+        let unwanted = before - items.len() + questions;
         for payload in lines::group(items, self.asking) {
             let questions = payload.questions();
             if questions.is_empty() {
@@ -523,6 +524,7 @@ impl Server {
                 self.push(msg.partition.clone(), payload);
             }
         }
+        self.give_back(unwanted);
         msg.turns.iter().for_each(|turn| self.turns.on_message(&msg.partition, *turn));
         self.pass_turns();
         self.told.push((self.log.last(), self.buffer.last()));
@@ -547,7 +549,7 @@ impl Server {
 
     pub(super) fn give_back(&self, credits: usize) {
         // Whoever waited is woken by the next look.
-        let _ = self.budget.delivered(credits);
+        let _ = self.budget.delivered(credits) | self.budget.holds(self.buffer.waits(), 0);
     }
 
     /// Has what was recorded written, where that is done at once.

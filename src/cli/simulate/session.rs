@@ -123,7 +123,7 @@ impl Server {
                 .collect();
             if !again.is_empty() {
                 let partition = live.internal.clone();
-                self.budget.made(again.len());
+                self.budget.made(again.len(), 0);
                 self.deliver(Deliver {
                     epoch: self.epoch,
                     partition,
@@ -131,6 +131,7 @@ impl Server {
                     turns: Vec::new(),
                     entry: None,
                     traced: Vec::new(),
+                    weight: 0,
                 });
             }
         }

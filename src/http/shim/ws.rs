@@ -259,7 +259,7 @@ impl Socket {
         match fields.seq {
             None => {
                 let inward = requests::read(kind, value, &handle.id, &gate).await?;
-                handle.has_room(&inward.parts)?;
+                handle.room(&inward.parts).await?;
                 let permit = gate.shared.budget.taken(inward.items).await;
                 let permit = handle.traced(&gate, permit, span.as_ref().map(Span::point), inward.items);
                 handle.submit(&gate, inward.parts, inward.rejected, permit)?;
@@ -271,7 +271,7 @@ impl Socket {
                     Turn::Before(answered) => answered?,
                     Turn::Now(mut handing) => {
                         let inward = requests::read(kind, value, &handle.id, &gate).await?;
-                        handle.has_room(&inward.parts)?;
+                        handle.room(&inward.parts).await?;
                         let permit = gate.shared.budget.taken(inward.items).await;
                         let permit = handle.traced(&gate, permit, span.as_ref().map(Span::point), inward.items);
                         let permit = handing.take(permit, inward.items);

@@ -134,6 +134,49 @@ async fn what_was_dropped_is_gone_and_what_never_was_is_invalid() {
 }
 
 #[tokio::test]
+async fn what_is_not_read_holds_up_placements_and_requests_and_ends_no_session() {
+    // R1.23, R1.25
+    let server = Server::registered(&[("rm.bufferedCallbacks", "100")]).await;
+    let room = json!({"resources": {"memory": {"value": "100000"}}});
+    let body = json!({"nodes": [{"nodeID": "n1", "action": "CREATE", "schedulableResource": room}]});
+    assert_eq!(server.send("POST", "/si/v1/rm/rm-1/nodes", &body).await.0, 202);
+    let body =
+        json!({"new": [{"applicationID": "app-1", "queueName": "root.a", "ugi": {"user": "u", "groups": ["g"]}}]});
+    assert_eq!(server.send("POST", "/si/v1/rm/rm-1/applications", &body).await.0, 202);
+    let send = async |from: usize, to: usize, node: &str| {
+        let one = |n: usize| {
+            json!({"allocationKey": format!("k{n}"), "applicationID": "app-1", "nodeID": node,
+                "resourcePerAlloc": {"resources": {"memory": {"value": 1}}}})
+        };
+        let body = json!({"allocations": (from..to).map(one).collect::<Vec<_>>()});
+        server.send("POST", "/si/v1/rm/rm-1/allocations", &body).await
+    };
+    // Placements stop at half.
+    assert_eq!(send(0, 500, "").await.0, 202);
+    server.until(|info| info["unread"].is_string()).await;
+    // What comes back stops at three quarters.
+    let mut next = 500;
+    let refused = loop {
+        let before = server.until(|_| true).await["buffered"].as_u64();
+        match send(next, next + 5, "n1").await {
+            (202, _) => next += 5,
+            refused => break refused,
+        }
+        assert!(next < 600, "more than the buffer has room for");
+        server.until(|info| info["buffered"].as_u64() > before).await;
+    };
+    assert_eq!(refused.0, 429, "{}", refused.1);
+    assert_eq!(server.until(|info| info["unread"].is_string()).await["state"], "Running");
+    let mut stream = server.stream("?after=0").await;
+    let mut placed = 0;
+    while placed < next {
+        let line = stream.told().await;
+        placed += line["allocation"]["new"].as_array().map_or(0, Vec::len);
+    }
+    assert_eq!(send(next, next + 5, "n1").await.0, 202);
+}
+
+#[tokio::test]
 async fn registering_again_begins_anew() {
     // SEEDS S1
     let server = Server::registered(&[]).await;

@@ -202,7 +202,7 @@ pub static TABLE: &[Setting] = &[
         "rm.bufferedBytes",
         Form::Bytes(1),
         "256Mi",
-        "Size of the callbacks that are kept for a shim that is away; more than 1Gi only by an operator",
+        "Size of the callbacks that are kept for a shim that is away; placements pause while half of it is undelivered; more than 1Gi only by an operator",
     ),
     at_registration(
         "rm.bufferedCallbacks",

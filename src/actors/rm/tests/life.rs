@@ -3,6 +3,11 @@
 use super::*;
 use crate::{
     actors::rm::{handle::RmView, settings::RmSettings},
+    domain::{
+        alloc::AskSpec,
+        command::{AllocationItem, ReleaseItem},
+        types::Termination,
+    },
     messages::{
         budget::Permit,
         rm::{ClosingKind, Part, RefusalKind, Shutdown, Submit, Unregister},
@@ -172,6 +177,45 @@ async fn a_buffer_that_overflows_stops_the_session() {
     assert_eq!(env.state().await, RmState::Stopped);
     let why = env.info().await.history.last().map(|change| change.why.to_string());
     assert!(why.is_some_and(|why| why.starts_with("more than 10 callbacks")), "the reason is told");
+}
+
+#[actix::test]
+async fn requests_that_bring_callbacks_wait_until_the_shim_has_read() {
+    // R1.23
+    let env = Env::registered(&[("rm.bufferedCallbacks", "100")]).await;
+    let stream = env.stream(0).await;
+    let part = |allocations: usize, releases: usize| {
+        let spec = |n: usize| Arc::new(AskSpec { key: format!("k{n}").into(), ..AskSpec::default() });
+        let placed = |n| AllocationItem { app: "a".into(), node: Some("n".into()), spec: spec(n) };
+        let release = |n: usize| ReleaseItem {
+            app: "a".into(),
+            key: format!("k{n}").into(),
+            termination: Termination::StoppedByRm,
+        };
+        let allocations = (0..allocations).map(placed).collect();
+        let command = Command::Allocations { allocations, releases: (0..releases).map(release).collect() };
+        [Part { partition: "[rm-1]default".into(), command }]
+    };
+    env.nodes(70).await;
+    env.nodes(1).await;
+    assert_eq!(env.rm().has_room(&part(3, 0)), Ok(()));
+    let refused = env.rm().has_room(&part(5, 0)).expect_err("a quarter is kept for what cannot wait");
+    assert!(refused.kind == RefusalKind::Busy && refused.detail.contains("\"rm-1\" has not read"), "{refused:?}");
+    assert_eq!(env.rm().has_room(&part(0, 50)), Ok(()), "releases go on");
+    let wait = || {
+        let (rm, parts) = (env.rm(), part(5, 0));
+        actix::spawn(async move { rm.room(&parts).await })
+    };
+    let waiting = wait();
+    env.pass(30 * SECOND).await;
+    assert!(!waiting.is_finished());
+    stream.handed(1).await;
+    env.pass(SECOND).await;
+    assert!(waiting.is_finished(), "there is room again");
+    env.nodes(80).await;
+    let waiting = wait();
+    env.pass(61 * SECOND).await;
+    assert!(waiting.is_finished(), "a shim may write before it reads");
 }
 
 #[actix::test]

@@ -3,7 +3,8 @@
 use super::*;
 use crate::{
     domain::{
-        effect::Released,
+        alloc::AskSpec,
+        effect::{NewAllocation, Released},
         event::{Change, Detail, Event, EventKind},
         types::Termination,
     },
@@ -83,6 +84,43 @@ async fn a_slow_reader_stops_placements_and_one_that_catches_up_wakes_them() {
     assert!(env.may_place());
     assert_eq!(env.told(), ["[rm-1]default#1 wake"]);
     assert_eq!(env.info().await.delivered_sequence, 1);
+}
+
+#[actix::test]
+async fn placements_stop_before_what_is_unread_takes_all_bytes_of_the_buffer() {
+    // R1.25
+    let env = Env::registered(&[("rm.bufferedBytes", "1Mi")]).await;
+    let stream = env.stream(0).await;
+    let tags = [("note".to_owned(), "x".repeat(3_500))].into();
+    let spec = Arc::new(AskSpec { key: "k".into(), tags, ..AskSpec::default() });
+    let new = NewAllocation { spec, app: "a".into(), node: "n".into(), resource: Arc::default() };
+    let mut made = 0;
+    while env.may_place() && made < 1_000 {
+        env.deliver(vec![Outgoing::Callback(Callback::New(Box::new(new.clone())))]).await;
+        made += 1;
+    }
+    assert!((100..200).contains(&made), "{made}, as half of the buffer has room for");
+    assert_eq!(env.state().await, RmState::Running);
+    env.told();
+    stream.handed(1).await;
+    env.settle().await;
+    assert_eq!(env.told(), [""; 0], "not for each line");
+    stream.handed(100).await;
+    env.settle().await;
+    assert_eq!((env.may_place(), env.told()), (true, vec!["[rm-1]default#1 wake".to_owned()]));
+}
+
+#[actix::test]
+async fn no_session_ends_for_events_that_nobody_reads() {
+    let env = Env::registered(&[("rm.bufferedCallbacks", "1000")]).await;
+    for _ in 0..10 {
+        let events = (0..300).map(|_| event()).collect();
+        env.rm().addr.send(DeliverEvents { epoch: 1, events }).await.expect("alive");
+    }
+    let buffered = env.info().await.buffered;
+    assert!((300..=500).contains(&buffered), "{buffered}, no more than half");
+    env.nodes(500).await;
+    assert_eq!((env.state().await, env.info().await.buffered), (RmState::Running, buffered + 500));
 }
 
 #[actix::test]

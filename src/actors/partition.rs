@@ -281,6 +281,8 @@ impl PartitionActor {
 
     /// All of a request is applied.
     fn entered(&mut self, mut batch: Commands, ctx: &mut Context<Self>) {
+        // Before its permit goes, which held the room until then.
+        self.count();
         // Where it is recorded, with the slice that is asked for.
         self.give_back(batch.permit.take_if(|_| self.recorder.is_some()));
         self.snapshot = None;

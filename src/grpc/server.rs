@@ -36,6 +36,11 @@ pub struct GrpcServer {
 /// Calls that may be open on one connection at a time. A shim needs four; what comes beyond waits at the peer.
 const CALLS: u32 = 256;
 
+/// Bytes that a peer may send over one call ahead of what is read. What it may over all calls of its connection says also how
+/// much small frames may cost that wait to be read, and ends a connection that goes beyond: half of it, where a frame of less
+/// than 256 bytes costs what it lacks of them. So it is enough for a call full of the smallest requests.
+const WINDOW: u32 = 512 << 10;
+
 /// How the listener is set up.
 #[derive(Clone, Debug)]
 pub struct Listen {
@@ -137,8 +142,8 @@ async fn serve(
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .http2_keepalive_timeout(Some(SILENCE))
         .max_concurrent_streams(CALLS)
-        .initial_stream_window_size(1 << 20)
-        .initial_connection_window_size(4 << 20)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(32 * WINDOW)
         .add_service(scheduler)
         .add_service(extension)
         .add_service(health_service)

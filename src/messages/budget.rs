@@ -38,6 +38,8 @@ pub struct Budget {
     load: AtomicI64,
     /// And by what is in the buffer.
     held: AtomicI64,
+    /// What requests lead to that were taken and are not applied yet.
+    ahead: AtomicI64,
     paused: AtomicBool,
     full: AtomicBool,
     handed: AtomicU64,
@@ -61,6 +63,7 @@ impl Budget {
             part: most / signed(bounds.entries).max(1),
             load: 0.into(),
             held: 0.into(),
+            ahead: 0.into(),
             paused: false.into(),
             full: false.into(),
             handed: u64::MAX.into(),
@@ -96,7 +99,14 @@ impl Budget {
     }
 
     fn permit(self: &Arc<Budget>, items: i64) -> Permit {
-        Permit(Arc::new(Taken { budget: self.clone(), items, receipt: None, parts: AtomicU32::new(0), span: None }))
+        Permit(Arc::new(Taken {
+            budget: self.clone(),
+            items,
+            ahead: 0,
+            receipt: None,
+            parts: AtomicU32::new(0),
+            span: None,
+        }))
     }
 
     /// A permit for a request without items, for its receipt.
@@ -168,7 +178,8 @@ impl Budget {
     /// large for that is taken when nothing is undelivered, and any while the session is paused: nobody could make room then.
     pub fn leaves_room(&self, size: Size) -> bool {
         let mark = self.most / 4 * 3;
-        self.paused.load(SeqCst) || self.load.load(SeqCst) <= mark - self.weigh(size).min(mark)
+        let taken = self.load.load(SeqCst).saturating_add(self.ahead.load(SeqCst));
+        self.paused.load(SeqCst) || taken <= mark - self.weigh(size).min(mark)
     }
 
     /// Every line with releases up to this one was handed to a connection of the shim.
@@ -225,6 +236,8 @@ pub struct Permit(Arc<Taken>);
 struct Taken {
     budget: Arc<Budget>,
     items: i64,
+    /// What it leads to at once weighs so much.
+    ahead: i64,
     receipt: Option<Receipt>,
     /// So many parts of the request are on their way, 0: that is not known.
     parts: AtomicU32,
@@ -240,6 +253,17 @@ impl Permit {
     pub fn with(mut self, receipt: Receipt) -> Permit {
         if let Some(taken) = Arc::get_mut(&mut self.0) {
             taken.receipt = Some(receipt);
+        }
+        self
+    }
+
+    /// What the request leads to at once takes its room until it is applied, and what was made of it does. Before the permit is
+    /// cloned, as well.
+    #[must_use]
+    pub fn leading_to(mut self, size: Size) -> Permit {
+        if let Some(taken) = Arc::get_mut(&mut self.0) {
+            taken.ahead = taken.budget.weigh(size);
+            taken.budget.ahead.fetch_add(taken.ahead, SeqCst);
         }
         self
     }
@@ -314,6 +338,7 @@ impl Permit {
 
 impl Drop for Taken {
     fn drop(&mut self) {
+        self.budget.ahead.fetch_sub(self.ahead, SeqCst);
         let before = self.budget.inward.fetch_add(self.items, SeqCst);
         if before <= 0 && before + self.items > 0 {
             self.budget.room.notify_waiters();
@@ -391,6 +416,11 @@ mod tests {
         assert!(budget.leaves_room(size(1_000)), "as long as nothing is undelivered");
         let _ = budget.holds(size(75), 0);
         assert!(budget.leaves_room(size(0)) && !budget.leaves_room(size(1)));
+        let _ = budget.holds(size(70), 0);
+        let permit = budget.nothing().leading_to(size(5));
+        assert!(!budget.leaves_room(size(1)), "what is on its way takes its room");
+        drop(permit);
+        assert!(budget.leaves_room(size(5)) && !budget.leaves_room(size(6)));
         let _ = budget.holds(size(76), 0);
         assert!(!budget.leaves_room(size(0)));
         budget.pause(true);

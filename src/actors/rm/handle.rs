@@ -231,6 +231,10 @@ impl RmHandle {
             permit.give_back();
             return Err(refusal);
         }
+        let permit = match leads_to(&parts) {
+            Some(size) => permit.leading_to(size),
+            None => permit,
+        };
         let of = |part: &Part| view.partitions.iter().find(|(internal, ..)| *internal == part.partition);
         if !parts.is_empty() && (gate.shared.forwarding.any() || parts.iter().any(|part| of(part).is_none())) {
             let ahead = Some(gate.shared.forwarding.one());

@@ -2,7 +2,7 @@
 
 use callboard::si::{
     ext::{Ack, Heartbeat, Request, request::Request as Kind, scheduler_extension_client::SchedulerExtensionClient},
-    v1,
+    v1::{self, scheduler_client::SchedulerClient},
 };
 use serde_json::json;
 use tokio::sync::mpsc::{Sender, channel};
@@ -15,7 +15,7 @@ use crate::shim::server::{CONFIG, LIMIT, Server};
 struct Requests {
     to: Sender<Request>,
     acks: Streaming<Ack>,
-    _channel: Channel,
+    channel: Channel,
 }
 
 impl Requests {
@@ -23,7 +23,7 @@ impl Requests {
         let channel = Channel::from_shared(server.grpc()).expect("an address").connect().await.expect("connected");
         let (to, outgoing) = channel_of(first).await;
         let acks = SchedulerExtensionClient::new(channel.clone()).requests(outgoing).await?.into_inner();
-        Ok(Requests { to, acks, _channel: channel })
+        Ok(Requests { to, acks, channel })
     }
 
     async fn send(&self, request: Request) {
@@ -60,7 +60,8 @@ impl Requests {
 }
 
 async fn channel_of(first: Request) -> (Sender<Request>, ReceiverStream<Request>) {
-    let (to, outgoing) = channel(16);
+    // Each is sent by itself.
+    let (to, outgoing) = channel(1);
     to.send(first).await.expect("room");
     (to, ReceiverStream::new(outgoing))
 }
@@ -205,6 +206,43 @@ async fn what_is_sent_again_after_lost_connections_is_applied_once() {
 }
 
 #[tokio::test]
+async fn small_requests_that_wait_end_no_connection() {
+    let server = Server::registered(&[("rm.bufferedCallbacks", "100")]).await;
+    let mut requests = Requests::open(&server, opening()).await.expect("opened");
+    let mut sequence = 0;
+    let mut next = async |kind: Kind| {
+        sequence += 1;
+        let request = numbered(sequence, kind);
+        requests.to.send(request).await.expect("open");
+        sequence
+    };
+    let placed = |key: String| match ask("app-1", &key) {
+        Kind::Allocation(mut request) => {
+            request.allocations[0].node_id = "n1".into();
+            Kind::Allocation(request)
+        }
+        _ => unreachable!("an allocation"),
+    };
+    next(node("n1")).await;
+    next(app("app-1")).await;
+    // Nobody reads what is said of these, and so one of them waits, and all that follows behind it.
+    for n in 0..200 {
+        next(placed(format!("k{n}"))).await;
+    }
+    server.until(|info| info["buffered"].as_u64() > Some(70)).await;
+    let mut last = 0;
+    for _ in 0..12_000 {
+        last = next(Kind::Heartbeat(Heartbeat { node_ids: vec!["n1".into()] })).await;
+    }
+    // Its answer comes when all of that has arrived.
+    let mut other = SchedulerClient::new(requests.channel.clone());
+    other.register_resource_manager(v1::RegisterResourceManagerRequest::default()).await.expect_err("without a name");
+    let mut lines = server.stream("").await;
+    tokio::spawn(async move { while lines.text().await.is_some() {} });
+    requests.up_to(last).await;
+}
+
+#[tokio::test]
 async fn bad_requests_are_told_with_a_status_and_use_up_no_number() {
     let server = Server::registered(&[("rm.maxItems", "2")]).await;
     let status = async |first: Request, then: Option<Request>| match Requests::open(&server, first).await {
@@ -279,7 +317,7 @@ async fn credits_are_told_and_nothing_beyond_them_is_lost() {
     let nodes = server.get("/ws/v1/partition/default/nodes").await.1;
     assert_eq!(nodes.as_array().map(Vec::len), Some(200));
     // The peer has nothing more to say: it gets what is left, and a good end.
-    let Requests { to, mut acks, _channel } = requests;
+    let Requests { to, mut acks, channel: _channel } = requests;
     to.send(numbered(201, node("last"))).await.expect("open");
     drop(to);
     let mut last = 0;

@@ -158,6 +158,9 @@ where
     }
 }
 
+/// Says where a request of a page comes from.
+const SITE: http::HeaderName = http::HeaderName::from_static("sec-fetch-site");
+
 /// The attribute of a span that has the status.
 const STATUS: &str = "rpc.grpc.status_code";
 
@@ -195,6 +198,10 @@ impl<S> Guarded<S> {
         S: Service<http::Request<Body>, Response = http::Response<Body>> + Clone + Send + 'static,
         S::Future: Send,
     {
+        if let Some(stranger) = strange(request.headers(), self.tokens.is_some()) {
+            self.refused.grpc("origin");
+            return Box::pin(async move { Ok(stranger) });
+        }
         let need = need(request.uri().path());
         if let Some(opening) = self.topology.opening().filter(|_| need.is_some()) {
             return refuse(Status::unavailable(opening));
@@ -295,6 +302,21 @@ impl<S> Guarded<S> {
             Ok(response.map(|body| Body::new(Leased { body, lease, ended: false, sent })))
         })
     }
+}
+
+/// The answer to what is no call of a client: a page of any origin can have a browser send a body of a few kinds, and where there
+/// are no tokens nothing else is asked of it.
+fn strange(headers: &http::HeaderMap, tokens: bool) -> Option<http::Response<Body>> {
+    let text = |name| headers.get(name).map(|value: &http::HeaderValue| value.to_str().unwrap_or("?"));
+    let kind = text(http::header::CONTENT_TYPE).and_then(|kind| kind.strip_prefix("application/grpc"));
+    if !kind.is_some_and(|rest| rest.is_empty() || rest.starts_with(['+', ';'])) {
+        let mut answer = http::Response::new(Body::empty());
+        *answer.status_mut() = http::StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        return Some(answer);
+    }
+    let page = text(http::header::ORIGIN).is_some() || text(SITE).is_some_and(|site| site != "none");
+    let told = "this server has no tokens, and takes nothing from pages over gRPC: start it with --tokens";
+    (page && !tokens).then(|| Status::permission_denied(told).into_http())
 }
 
 /// A call that is answered by this alone.
@@ -571,6 +593,29 @@ mod tests {
         assert_eq!(change("/si.v1.Scheduler/UpdateNode"), Some((true, false)));
         assert_eq!(change("/made.up/RegisterResourceManager"), Some((false, false)));
         assert_eq!(change("/grpc.health.v1.Health/Check"), None);
+    }
+
+    #[test]
+    fn what_a_page_can_send_is_no_call() {
+        let answer = |pairs: &[(&'static str, &str)], tokens| {
+            let header = |(name, value): &(&'static str, &str)| (name.parse().unwrap(), value.parse().unwrap());
+            strange(&pairs.iter().map(header).collect(), tokens)
+                .map(|answer| (answer.status().as_u16(), code(answer.headers())))
+        };
+        for kind in ["application/grpc", "application/grpc+proto", "application/grpc;charset=utf-8"] {
+            assert_eq!(answer(&[("content-type", kind), ("sec-fetch-site", "none")], false), None, "{kind}");
+        }
+        for tokens in [false, true] {
+            assert_eq!(answer(&[], tokens), Some((415, None)));
+            for kind in ["text/plain", "application/json", "application/grpc-web", "application/grpcx"] {
+                assert_eq!(answer(&[("content-type", kind)], tokens), Some((415, None)), "{kind}");
+            }
+        }
+        for page in [("origin", "https://evil.example"), ("origin", "null"), ("sec-fetch-site", "same-origin")] {
+            let call = [("content-type", "application/grpc"), page];
+            assert_eq!(answer(&call, false), Some((200, Some(Code::PermissionDenied))), "{page:?}");
+            assert_eq!(answer(&call, true), None, "no page has a token: {page:?}");
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ use super::{
     room::Room,
     route::{Access, Route, register},
     routes, standby,
-    turns::{Connection, InTurns, is_long},
+    turns::{self, Connection, InTurns, REQUEST, is_long},
     untaken::UNTAKEN,
 };
 use crate::{
@@ -82,6 +82,7 @@ where
             .wrap(from_fn(guard::guard))
             .wrap(from_fn(origins::gate))
             .wrap(from_fn(past::gate))
+            .wrap(from_fn(in_turn))
             .configure(|config| register(config, routes::all()))
             .service(web::resource("/si/v1{rest:(/.*)?}").to(not_found))
             .service(web::resource("/api/v1{rest:(/.*)?}").to(not_found))
@@ -228,6 +229,16 @@ async fn within_bounds<B: MessageBody>(answer: ServiceResponse<B>) -> ServiceRes
     // A few words in one piece.
     let refused = refused.map_body(|_, body| InTurns::short(body.try_into_bytes().unwrap_or_default()));
     ServiceResponse::new(request, refused)
+}
+
+/// Requests that are sent without waiting are answered one after the other whenever their connection has its turn: after some of
+/// them others have theirs.
+async fn in_turn(
+    request: ServiceRequest,
+    next: Next<impl MessageBody>,
+) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    turns::give_way(REQUEST).await;
+    next.call(request).await
 }
 
 /// A panic in a door is answered, and costs no other request.

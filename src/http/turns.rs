@@ -19,7 +19,7 @@ use actix_web::{
 use bytes::Bytes;
 use nix::sys::socket::{Shutdown, shutdown};
 use tokio::{
-    task::{JoinHandle, yield_now},
+    task::{JoinHandle, coop::consume_budget, yield_now},
     time::{Instant, sleep_until},
 };
 
@@ -27,6 +27,21 @@ use super::{untaken::Held, ws_v1::spool::STALLED};
 
 /// So many bytes are a turn: what a socket takes in some ten microseconds.
 const TURN: usize = 64 << 10;
+
+/// What a request, a message of a WebSocket and a piece of a body cost of the 128 that a task may spend before others have their
+/// turn. A socket counts too, but brings thousands at a time.
+pub const REQUEST: usize = 8;
+/// See [`REQUEST`].
+pub const MESSAGE: usize = 4;
+/// See [`REQUEST`].
+pub const PIECE: usize = 1;
+
+/// Lets others have their turn where this task has had so many that its own is over.
+pub async fn give_way(cost: usize) {
+    for _ in 0..cost {
+        consume_budget().await;
+    }
+}
 
 thread_local! {
     /// Those of this worker.

@@ -20,7 +20,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::{
     access::Caller,
-    http::{doors::Doors, problem::Problem},
+    http::{
+        doors::Doors,
+        problem::Problem,
+        turns::{PIECE, give_way},
+    },
     messages::underway::{Coming, Crowded},
 };
 
@@ -30,6 +34,8 @@ pub(super) const SILENCE: Duration = Duration::from_secs(10);
 pub(super) const WHOLE: Duration = Duration::from_secs(60);
 /// Drain time-out for rejected bodies.
 const DRAIN: Duration = Duration::from_secs(2);
+/// A piece of a rejected body counts as so many bytes at least.
+const LEAST: usize = 1 << 10;
 
 /// Why there is no body.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -115,6 +121,7 @@ async fn collect<E: Display>(
     let end = Instant::now() + WHOLE;
     let mut body = BytesMut::new();
     loop {
+        give_way(PIECE).await;
         let piece = timeout_at(end.min(Instant::now() + SILENCE), pieces.next()).await;
         let Some(piece) = piece.map_err(|_| Unread::Slow)? else {
             let body = body.freeze();
@@ -151,10 +158,12 @@ pub async fn discard<E>(mut payload: impl Stream<Item = Result<Bytes, E>> + Unpi
     let read = async {
         let mut left: usize = 1 << 20;
         while let Some(Ok(chunk)) = payload.next().await {
-            left = left.saturating_sub(chunk.len());
+            // Small pieces are work as well.
+            left = left.saturating_sub(chunk.len().max(LEAST));
             if left == 0 {
                 break;
             }
+            give_way(PIECE).await;
         }
     };
     // What is left then goes with the connection.
@@ -216,9 +225,10 @@ pub fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use std::{convert::Infallible, sync::Arc};
+    use std::{cell::Cell, convert::Infallible, rc::Rc, sync::Arc};
 
     use futures::stream;
+    use tokio::task::LocalSet;
 
     use super::*;
     use crate::messages::underway::{OF_ONE, Underway};
@@ -255,6 +265,32 @@ mod tests {
         assert!(matches!(next.more(OF_ONE + 1, 7), Err(Crowded::Own(..))), "what is there counts");
         drop(part);
         assert_eq!(next.more(OF_ONE + 1, 7), Ok(()));
+    }
+
+    #[tokio::test]
+    async fn between_small_pieces_others_have_their_turn() {
+        let crumbs = || stream::iter((0..10_000).map(|_| Ok::<_, Infallible>(Bytes::from_static(b" "))));
+        let turns = Rc::new(Cell::new(0));
+        let local = LocalSet::new();
+        let other = turns.clone();
+        local.spawn_local(async move {
+            loop {
+                other.set(other.get() + 1);
+                tokio::task::yield_now().await;
+            }
+        });
+        let read = local.spawn_local(async move { collect(crumbs(), 10_000, None).await.map(|body| body.len()) });
+        assert_eq!(local.run_until(read).await.expect("no panic"), Ok(10_000));
+        assert!(turns.get() >= 70, "{}", turns.get());
+        turns.set(0);
+        let mut left = crumbs();
+        let read = local.spawn_local(async move {
+            discard(&mut left).await;
+            left.count().await
+        });
+        let left = local.run_until(read).await.expect("no panic");
+        assert!((8_900..9_000).contains(&left), "{left}: a thousand are enough");
+        assert!(turns.get() >= 7, "{}", turns.get());
     }
 
     #[test]

@@ -34,7 +34,11 @@ use crate::{
         handle::{Gate, RmHandle, another_epoch},
         open::OpenStream,
     },
-    http::{doors::Doors, problem::Problem},
+    http::{
+        doors::Doors,
+        problem::Problem,
+        turns::{MESSAGE, give_way},
+    },
     messages::rm::{Answers, ToStream},
     si::{decode::Malformed, intake::Request, line},
     trace::{self, Point, Span, Stream},
@@ -142,6 +146,7 @@ async fn read(
     let (taken, latest) = watch::channel(None);
     rt::spawn(acknowledge(socket.handle.clone(), latest, session.clone()));
     loop {
+        give_way(MESSAGE).await;
         let message = match pace.next(&mut messages).await {
             Ok(Some(message)) => message,
             Ok(None) => break,

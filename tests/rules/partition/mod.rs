@@ -20,6 +20,7 @@ mod gang_rules;
 mod gang_speed;
 mod gang_stress;
 mod life;
+mod linked;
 mod listed;
 mod metered;
 mod one_request;

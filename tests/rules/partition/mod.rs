@@ -14,6 +14,7 @@ mod gang;
 mod gang_asked;
 mod gang_begins;
 mod gang_clock;
+mod gang_driver;
 mod gang_first;
 mod gang_reserved;
 mod gang_rules;

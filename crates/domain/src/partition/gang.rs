@@ -306,7 +306,7 @@ impl Partition {
     }
 
     /// A replacement takes up a node, or leaves it again (EVT-033, EVT-034): another one at once, that of the placeholder with it.
-    fn node_event(&self, alloc: AllocIx, node: NodeIx, change: Change, cx: &mut Cx) {
+    pub(super) fn node_event(&self, alloc: AllocIx, node: NodeIx, change: Change, cx: &mut Cx) {
         let row = &self.allocs[alloc];
         let id = self.nodes[node].spec.id.clone();
         cx.event_of(EventKind::Node, &id, &row.spec.key, change, Detail::NodeAlloc, &row.resource);
@@ -340,7 +340,7 @@ impl Partition {
     /// The node of a replacement takes the real allocation once the placeholder is gone. On the placeholder's own one that makes it
     /// no fuller, so the room is not looked at, however full it is by now, unless the node has shrunk since (R6.9, SEEDS S25). On
     /// another one it is a new allocation, which a drained node does not take (R2.5).
-    fn swap_fits(&self, placeholder: AllocIx, real: AllocIx) -> bool {
+    pub(super) fn swap_fits(&self, placeholder: AllocIx, real: AllocIx) -> bool {
         let (ph, row) = (&self.allocs[placeholder], &self.allocs[real]);
         let Some(node) = row.node else { return false };
         let at = &self.nodes[node];
@@ -384,26 +384,10 @@ impl Partition {
             }
             return;
         }
-        if !fits {
-            let resource = self.allocs[real].resource.clone();
-            // A shim that wants to be asked first gets its question when the ask is looked at again.
-            let other = if self.ask_shim { None } else { self.find_node(real, &resource) };
-            let Some(other) = other else {
-                self.undo_swap_of_real(real, cx);
-                self.drop_placeholder(placeholder, cx);
-                return;
-            };
-            let home = self.allocs[placeholder].node;
-            if let Some(node) = self.allocs[real].node.filter(|node| home != Some(*node)) {
-                self.refund(real, Some(node), Books::NODE, cx);
-                self.node_event(real, node, Change::Remove, cx);
-            }
-            self.allocs[real].node = Some(other);
-            if home != Some(other) {
-                let placement = self.past_limits(real, Some(other), Books::NODE);
-                self.charge(&placement, cx);
-                self.node_event(real, other, Change::Add, cx);
-            }
+        if !fits && !self.swap_elsewhere(placeholder, real, cx) {
+            self.undo_swap_of_real(real, cx);
+            self.drop_placeholder(placeholder, cx);
+            return;
         }
         self.swap(placeholder, real, false, cx);
         self.announce_swapped(real, cx);
@@ -414,7 +398,8 @@ impl Partition {
         }
     }
 
-    /// Only the placeholder's node went: the swap is complete without a confirmation (R2.23). The caller announces both.
+    /// Only the placeholder's node went, and the other one takes the real ask: the swap is complete without a confirmation (R2.23).
+    /// The caller announces both.
     pub(super) fn complete_swap_early(&mut self, placeholder: AllocIx, real: AllocIx, cx: &mut Cx) {
         self.swap(placeholder, real, true, cx);
     }

@@ -246,7 +246,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         access.answer_to(url);
     }
     let default_config = default_config(args.config.as_deref(), false)?;
-    let _lock = if args.ephemeral { None } else { Some(data::lock(&args.data)?) };
+    let lock = if args.ephemeral { None } else { Some(data::lock(&args.data)?) };
     let audit = audit::open((!args.ephemeral).then_some(args.data.as_path()))?;
     audit.follow();
 
@@ -279,7 +279,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let refused = metrics.refused();
     journals.start_kept().await;
     let rest = RestState::new(topology.clone(), metrics).with_journals(journals.clone());
-    let rest = Arc::new(rest.with_audit(data.map(|_| audit.audit.clone())));
+    let rest = Arc::new(rest.with_data(lock.as_ref().map(|lock| (lock.look(), audit.audit.clone()))));
     let _watch = ws_v1::watch::start(rest.clone()).await;
     // Whoever follows them does so by now.
     topology.process.start(args.settings.into_iter().collect());

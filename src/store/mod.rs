@@ -5,6 +5,7 @@ pub mod events;
 pub mod files;
 pub mod journal;
 pub mod log;
+pub mod place;
 pub mod queue_orders;
 pub mod resource_set;
 

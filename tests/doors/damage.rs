@@ -434,3 +434,27 @@ async fn a_journal_that_is_gone_is_told_until_an_operator_has_settled_it() {
         assert!(server.get("/api/v1/overview").await.1["partitions"][0].get("faults").is_none());
     }
 }
+
+#[tokio::test]
+async fn a_data_directory_that_goes_under_a_running_server_is_told_until_it_is_back() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (data, aside) = (dir.path().join("data"), dir.path().join("aside"));
+    let server = with_data(&data);
+    begin(&server).await;
+    let told = async |healthy| {
+        let shown = health(&server, healthy).await;
+        let all = shown["HealthChecks"].as_array().expect("checks").iter();
+        let failed = all.filter(|check| check["Succeeded"] == false);
+        failed.map(|check| format!("{}: {}", check["Name"], check["DiagnosisMessage"])).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(told(true).await, "");
+    fs::rename(&data, &aside).expect("moved");
+    let gone = told(false).await;
+    assert!(gone.contains("Data directory") && gone.contains("data: gone while the server uses it"), "{gone}");
+    fs::rename(&aside, &data).expect("moved");
+    assert_eq!(told(true).await, "");
+    // A segment of a log, which is written on.
+    fs::remove_dir_all(data.join("log/rm-1")).expect("removed");
+    let gone = told(false).await;
+    assert!(gone.contains("Data directory") && gone.contains("log/rm-1/"), "{gone}");
+}

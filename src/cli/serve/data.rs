@@ -4,11 +4,12 @@ use std::{
     fs::{File, OpenOptions, TryLockError},
     io::Write as _,
     path::Path,
+    sync::Arc,
 };
 
 use anyhow::{Context as _, bail};
 
-use crate::store::files;
+use crate::store::{files, place::Place};
 
 const LOCK: &str = "callboard.lock";
 
@@ -19,6 +20,15 @@ const LOCK: &str = "callboard.lock";
 pub struct Lock {
     _directory: File,
     _file: File,
+    place: Arc<Place>,
+}
+
+impl Lock {
+    /// To look what is gone of it.
+    pub fn look(&self) -> Arc<dyn Fn() -> Vec<String> + Send + Sync> {
+        let place = self.place.clone();
+        Arc::new(move || place.look())
+    }
 }
 
 /// Makes the directory where it is missing, and locks it.
@@ -52,7 +62,8 @@ pub fn lock(dir: &Path) -> anyhow::Result<Lock> {
     file.set_len(0)
         .and_then(|()| writeln!(file, "{}", std::process::id()))
         .with_context(|| named(&format!("{LOCK} cannot be written to")))?;
-    Ok(Lock { _directory: directory, _file: file })
+    let place = Place::of(dir, &[path]).with_context(|| named("cannot be looked at"))?;
+    Ok(Lock { _directory: directory, _file: file, place: Arc::new(place) })
 }
 
 #[cfg(test)]

@@ -43,6 +43,8 @@ pub struct Health {
 /// What is on disk, nothing of a server that keeps nothing; and what shims keep to themselves.
 #[derive(Debug, Default)]
 pub struct Kept {
+    /// What is gone of the data directory while the server uses it.
+    pub data: Vec<String>,
     /// The event store.
     pub events: Option<StoreStatus>,
     /// What an operator has to know of the resource journals, by the internal names of their partitions.
@@ -219,6 +221,12 @@ fn check(views: &[View], wrong: Vec<&str>, scheduling_errors: u64, failed_nodes:
     checks.extend(kept.journals.as_deref().map(undamaged));
     checks.extend(kept.logs.as_deref().map(recorded));
     checks.extend(kept.audit.as_ref().map(audited));
+    checks.extend((!kept.data.is_empty()).then(|| CheckView {
+        name: "Data directory",
+        succeeded: false,
+        description: "Check if the data directory is where it was, with the files that are written",
+        diagnosis_message: kept.data.join("; "),
+    }));
     checks.extend((!kept.silent.is_empty()).then(|| CheckView {
         name: "Partitions answer",
         succeeded: false,
@@ -460,6 +468,18 @@ mod tests {
         let shown = serde_json::to_value(&*health.last().unwrap()).unwrap();
         assert_eq!((&shown["Healthy"], &shown["Warnings"][0]["Name"]), (&true.into(), &"Overdue drains".into()));
         assert_eq!(shown["Warnings"][0]["DiagnosisMessage"], "3 in partition default:  and 3 more");
+    }
+
+    #[test]
+    fn a_data_directory_that_is_gone_is_unhealthy() {
+        let health = Health::default();
+        health.run(&[], 0, &Kept { data: vec!["data: gone".to_owned()], ..Kept::default() }, Nanos::from_secs(1));
+        let shown = serde_json::to_value(&*health.last().unwrap()).unwrap();
+        let check = &shown["HealthChecks"][9];
+        let told = (&shown["Healthy"], &check["Name"], &check["DiagnosisMessage"]);
+        assert_eq!(told, (&false.into(), &"Data directory".into(), &"data: gone".into()));
+        health.run(&[], 0, &Kept::default(), Nanos::from_secs(2));
+        assert!(health.last().unwrap().is_healthy());
     }
 
     #[test]

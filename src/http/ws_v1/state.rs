@@ -51,6 +51,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// in a query changes nothing, and so makes no answer of its own.
 pub type Wanted = (Endpoint, Vec<String>);
 
+/// Looks what is wrong of something. May block.
+pub type Look = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
+
 /// Shared by all HTTP workers.
 pub struct RestState {
     /// Resource managers, partitions and process-wide settings.
@@ -77,6 +80,8 @@ pub struct RestState {
     lists: SharedBy<(Arc<str>, Wanted), Made>,
     /// Resource journals.
     journals: Option<Arc<Journals>>,
+    /// What is gone of the data directory, where there is one.
+    gone: Option<Look>,
     /// Who changed what, where that is kept on disk.
     audit: Option<Arc<Audit>>,
 }
@@ -97,6 +102,7 @@ impl RestState {
             nodes: Arc::default(),
             lists: SharedBy::default(),
             journals: None,
+            gone: None,
             audit: None,
         }
     }
@@ -106,9 +112,15 @@ impl RestState {
         RestState { journals: Some(journals), ..self }
     }
 
-    /// The same, with an audit log that is kept on disk.
-    pub fn with_audit(self, audit: Option<Arc<Audit>>) -> RestState {
-        RestState { audit, ..self }
+    /// The same, with a data directory, which is looked at so, and the audit log in it.
+    pub fn with_data(self, data: Option<(Look, Arc<Audit>)>) -> RestState {
+        let (gone, audit) = data.unzip();
+        RestState { gone, audit, ..self }
+    }
+
+    /// What is gone of the data directory. Blocks while it looks.
+    pub fn faults_of_data(&self) -> Vec<String> {
+        self.gone.as_ref().map_or_else(Vec::new, |look| look())
     }
 
     /// How far the files of the audit log are behind, where there are any.

@@ -72,7 +72,8 @@ pub async fn check(state: &Arc<RestState>) {
         let mut logs = health.topology.faults_of_logs();
         logs.iter_mut().for_each(|logs| logs.extend(followed.iter().cloned()));
         let (journals, audit) = (health.faults_of_journals(), health.audit());
-        let kept = Kept { events, journals, logs, audit, unconfirmed, overdue, silent: health.silent() };
+        let (data, silent) = (health.faults_of_data(), health.silent());
+        let kept = Kept { data, events, journals, logs, audit, unconfirmed, overdue, silent };
         health.health.run(&views, health.metrics.failed_nodes(), &kept, now());
     };
     if let Err(error) = spawn_blocking(run).await {

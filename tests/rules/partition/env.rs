@@ -18,6 +18,7 @@ use callboard::{
 };
 
 use super::{
+    linked,
     twin::{self, Twin},
     usage::Lives,
 };
@@ -45,6 +46,8 @@ pub struct Env {
     pub twin: Option<Twin>,
     /// What comes in, where it is recorded.
     pub recorded: Option<Recorded>,
+    /// Adds up what events tell of users and groups, from the beginning.
+    pub reader: Option<linked::Reader>,
 }
 
 pub fn res(memory: i64, vcore: i64) -> Resource {
@@ -132,6 +135,7 @@ impl Env {
             refusals: Vec::new(),
             lives: None,
             recorded: None,
+            reader: Some(linked::Reader::default()),
         };
         env.take(effects);
         env
@@ -200,13 +204,19 @@ impl Env {
         }
         let findings = self.partition.audit();
         assert!(findings.is_empty(), "{findings:#?}\n told {:#?}", self.told);
+        if let Some(reader) = &self.reader {
+            reader.check(&self.partition);
+        }
     }
 
     pub fn take(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
                 Effect::Callback(callback) => self.note(callback),
-                Effect::Event(event) => self.events.push(event),
+                Effect::Event(event) => {
+                    self.reader.iter_mut().for_each(|reader| reader.note(&event));
+                    self.events.push(event);
+                }
                 Effect::Ask(question) => self.questions.push(question),
                 _ => {}
             }

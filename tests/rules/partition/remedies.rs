@@ -59,6 +59,7 @@ fn places(env: &Env, commands: Vec<Command>, keys: &[String], seconds: i64) -> b
         lives: None,
         recorded: None,
         twin: None,
+        reader: None,
     };
     let all = |then: &mut Env| {
         then.run();

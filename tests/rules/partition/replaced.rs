@@ -329,3 +329,37 @@ fn replacements_that_are_refused_leave_turns_to_others() {
     }
     assert!(calls <= 250, "{calls} calls for 60 asks and as many nodes");
 }
+
+#[test]
+fn a_replacement_that_ends_with_the_placeholders_node_has_no_place_on_a_drained_or_shrunk_one() {
+    // R2.23, R2.5, SEEDS S25: as with a confirmation, another node is taken, or the real ask waits again.
+    for (drained, other) in [(true, false), (true, true), (false, false), (false, true)] {
+        let mut env = agreed(true);
+        if other {
+            env.apply(Command::AskPredicates(false));
+            env.node("n3", 10);
+        }
+        let (gone, back) = match drained {
+            true => ((NodeAction::Drain, None), (NodeAction::DrainToSchedulable, None)),
+            false => ((NodeAction::Update, Some(res(3, 3))), (NodeAction::Update, Some(res(10, 10)))),
+        };
+        env.node_action("n2", gone.0, gone.1);
+        env.heard();
+        env.node_action("n1", NodeAction::Decommission, None);
+        let told =
+            if other { vec!["released p1 StoppedByRm", "new r1 on n3"] } else { vec!["released p1 StoppedByRm"] };
+        assert_eq!(env.heard(), told, "{drained}");
+        let group = &env.partition.apps[env.partition.app_by_id["gang"]].gang.task_groups["tg"];
+        assert_eq!((group.replaced, group.timed_out), if other { (1, 0) } else { (0, 1) }, "{drained}");
+        if !other {
+            env.node_action("n2", back.0, back.1);
+            env.answer_all();
+            assert!(env.heard().contains(&"new r1 on n2".to_owned()), "{drained}");
+        }
+        env.unconfirmed.clear();
+        for app in ["gang", "app-2", "app-3"] {
+            env.remove_app(app);
+        }
+        env.assert_empty();
+    }
+}

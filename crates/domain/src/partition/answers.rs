@@ -10,6 +10,7 @@ use crate::{
     alloc::Phase,
     command::PredicateAnswer,
     effect::Effect,
+    event::Detail,
     types::{AllocIx, Nanos, NodeIx},
 };
 
@@ -219,6 +220,8 @@ impl Partition {
         }
         self.forget_refusals(alloc);
         self.note_allocating(alloc, cx);
+        // The link of its application comes with the first that counts, which may be another one.
+        effects.retain(|effect| !matches!(effect, Effect::Event(event) if event.detail == Detail::AppLink));
         // It is allocated, and counts as usage, from now on.
         for effect in &mut effects {
             if let Effect::Event(event) = effect {

@@ -3,9 +3,10 @@
 
 use std::{borrow::Cow, collections::BTreeSet};
 
-use super::Partition;
+use super::{Cx, Partition};
 use crate::{
     app::{App, GroupKey, Hold},
+    effect::Effect,
     resources::Resource,
     types::{AllocIx, AppIx, AppState, QueueIx},
     ugm::{Tracked, Ugm},
@@ -43,10 +44,15 @@ impl Partition {
         }
     }
 
-    /// The shim agreed: the application counts for itself.
-    pub(super) fn counts_for_itself(&mut self, app: AppIx) {
-        self.questions.only_asked.remove(&app);
+    /// The shim agreed: the application counts for itself. With the first of it that does, whichever was asked about first, its link
+    /// to its group is told, before what that is `charged` (EVT-052, EVT-055).
+    pub(super) fn counts_for_itself(&mut self, app: AppIx, charged: &mut Vec<Effect>, cx: &mut Cx) {
         self.questions.entering.remove(&app);
+        if self.questions.only_asked.remove(&app).is_some()
+            && let Some(track) = self.apps[app].track
+        {
+            charged.splice(0..0, cx.apart(Vec::new(), |cx| self.ugm.tell_link(track, cx)));
+        }
     }
 
     /// Allocations, placeholders included, for all to see.

@@ -344,7 +344,7 @@ impl Partition {
         let (spec, resource) = (row.spec.clone(), row.resource.clone());
         let node_id = self.nodes[node].spec.id.clone();
         self.questions.placed += u64::from(self.ask_shim && self.is_constrained(&spec));
-        self.counts_for_itself(app);
+        self.counts_for_itself(app, charged, cx);
         cx.event_of(EventKind::Node, &node_id, &spec.key, Change::Add, Detail::NodeAlloc, &resource);
         if !placeholder && !spec.originator {
             self.end_gang_wait(app);

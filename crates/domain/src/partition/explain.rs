@@ -81,6 +81,8 @@ pub enum Why {
         promised: Resource,
         /// What is kept of it for the placeholders of gangs that have begun.
         kept: Resource,
+        /// What its application has itself, where the gang waits for the end of that; else nothing.
+        own: Box<Resource>,
     },
     /// A gang that is placed all at once, of which not all placeholders have come yet: the sum of those that have.
     GangShort(Resource),
@@ -498,7 +500,7 @@ impl<'a> Explainer<'a> {
                     return why;
                 }
                 let queue = &partition.queues[level];
-                return self.gang_room(level, Resource::clone(&queue.awaited));
+                return self.gang_room(app, level, Resource::clone(&queue.awaited));
             }
             if partition.goes_all_at_once(app, key) {
                 return self.whole_gang_waits(app, key, first);
@@ -552,7 +554,7 @@ impl<'a> Explainer<'a> {
         if let Err(level) = partition.queue_fits(row.queue, total)
             && level != partition.root
         {
-            return self.gang_room(level, Resource::default());
+            return self.gang_room(app, level, Resource::default());
         }
         if let Some(node) = &key.required_node
             && let why @ Why::RequiredNode { .. } = partition.required(first, node)
@@ -578,9 +580,10 @@ impl<'a> Explainer<'a> {
         self.copy.get_or_insert_with(|| Box::new(self.partition.clone())).fit_gang(app).is_some()
     }
 
-    fn gang_room(&self, level: QueueIx, kept: Resource) -> Why {
+    fn gang_room(&self, app: AppIx, level: QueueIx, kept: Resource) -> Why {
         let (queue, max, used, promised) = self.used_of(level);
-        Why::GangRoom { queue, max, used, promised, kept }
+        let own = Box::new(self.partition.in_its_own_way(app).unwrap_or_default());
+        Why::GangRoom { queue, max, used, promised, kept, own }
     }
 
     fn queue_quota(&self, level: QueueIx) -> Why {

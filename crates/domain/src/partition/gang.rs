@@ -4,7 +4,7 @@
 //! carries it out as one change of all books when the shim confirms, `undo_swap_of_real` takes it back; whatever happens in
 //! between (node gone, release, time-out, removal) ends in one of the two within the same command.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     Books, Cx, Partition,
@@ -20,7 +20,7 @@ use crate::{
     event::{Change, Detail, EventKind},
     rare::Rare,
     resources::Resource,
-    types::{AllocIx, AppIx, AppState, GangStyle, Nanos, NodeIx, QueueIx, Termination},
+    types::{AllocIx, AppIx, AppState, GangStyle, Nanos, NodeIx, Termination},
 };
 
 /// A gang that the shim reports has so much time at least, however old it is, so that all of it can be reported and replaced.
@@ -228,60 +228,6 @@ impl Partition {
         }
     }
 
-    /// What a gang wants at once that has not begun: no placeholder of it, nor a real part, has a place (SEEDS S11). In which state
-    /// its application is does not matter: an originator may run already, and what was announced counts one of a task group in (seed
-    /// 003, 112 and 141).
-    pub(super) fn gang_to_begin(&self, app: AppIx) -> Option<Cow<'_, Resource>> {
-        let row = &self.apps[app];
-        let ask = row.gang.placeholder_ask.as_deref().filter(|_| !row.gang.started)?;
-        let mut wanted = Cow::Borrowed(ask);
-        for row in row.allocs.keys().map(|alloc| &self.allocs[*alloc]) {
-            if row.spec.is_real_part() {
-                return None;
-            }
-            if row.spec.originator && !row.spec.task_group.is_empty() {
-                wanted = Cow::Owned(wanted.minus_known(&row.resource));
-            }
-        }
-        Some(wanted)
-    }
-
-    /// What of a gang has to fit at once: all that was announced before it has begun, else what still waits.
-    pub(super) fn gang_total(&self, app: AppIx) -> Resource {
-        self.gang_to_begin(app).map_or_else(|| self.apps[app].gang.awaited.clone(), Cow::into_owned)
-    }
-
-    /// The level, nearest to the leaf, with a configured max that has no room for all of a gang that has not begun (SEEDS S11).
-    /// What gangs that have begun still wait for counts as used.
-    pub(super) fn gang_level(&self, app: AppIx) -> Option<QueueIx> {
-        let ask = self.gang_to_begin(app)?;
-        let row = &self.apps[app];
-        // What one has preempted for all of it is not to be had by the others before it is there.
-        let one_for_all = !row.claimed.is_empty() && self.gang_claimant(app).is_some();
-        let own = if one_for_all { Rare::default() } else { row.claimed.clone() };
-        let level = self.queue_fits_gang(row.queue, &ask, &own).err();
-        level.filter(|level| *level != self.root)
-    }
-
-    /// What a gang wants at once that waits for room in its queues with all of its placeholders: one of them may preempt for all.
-    pub(super) fn gang_that_waits(&self, app: AppIx) -> Option<Cow<'_, Resource>> {
-        let (ask, row) = (self.gang_to_begin(app)?, &self.apps[app]);
-        let alone = !self.queues[row.queue].settings.atomic_gangs;
-        (alone && row.gang.awaited.ge_all(&ask) && self.gang_level(app).is_some()).then_some(ask)
-    }
-
-    /// It may try to now: all of them may preempt, none has for the others, its user may have all of it, and it is not for
-    /// questions to the shim that there is no room.
-    pub(super) fn gang_may_preempt(&self, app: AppIx) -> bool {
-        self.gang_that_waits(app).is_some_and(|ask| {
-            let queue = self.apps[app].queue;
-            self.gang_claimant(app).is_none()
-                && self.user_fits_beside(app, &ask)
-                && self.queue_fits_gang_without_questions(queue, &ask).is_err_and(|level| level != self.root)
-                && self.gang(app).all(|(_, alloc)| self.allocs[*alloc].spec.may_preempt_others())
-        })
-    }
-
     /// Links a placeholder and the real ask that takes its place, and asks the shim to release the placeholder (R6.13,
     /// R6.14). On another node than the placeholder's, the real ask occupies that node at once (R6.10).
     pub(super) fn begin_swap(&mut self, placeholder: AllocIx, real: AllocIx, node: NodeIx, cx: &mut Cx) {
@@ -360,7 +306,7 @@ impl Partition {
     }
 
     /// A replacement takes up a node, or leaves it again (EVT-033, EVT-034): another one at once, that of the placeholder with it.
-    fn node_event(&self, alloc: AllocIx, node: NodeIx, change: Change, cx: &mut Cx) {
+    pub(super) fn node_event(&self, alloc: AllocIx, node: NodeIx, change: Change, cx: &mut Cx) {
         let row = &self.allocs[alloc];
         let id = self.nodes[node].spec.id.clone();
         cx.event_of(EventKind::Node, &id, &row.spec.key, change, Detail::NodeAlloc, &row.resource);
@@ -394,7 +340,7 @@ impl Partition {
     /// The node of a replacement takes the real allocation once the placeholder is gone. On the placeholder's own one that makes it
     /// no fuller, so the room is not looked at, however full it is by now, unless the node has shrunk since (R6.9, SEEDS S25). On
     /// another one it is a new allocation, which a drained node does not take (R2.5).
-    fn swap_fits(&self, placeholder: AllocIx, real: AllocIx) -> bool {
+    pub(super) fn swap_fits(&self, placeholder: AllocIx, real: AllocIx) -> bool {
         let (ph, row) = (&self.allocs[placeholder], &self.allocs[real]);
         let Some(node) = row.node else { return false };
         let at = &self.nodes[node];
@@ -438,26 +384,10 @@ impl Partition {
             }
             return;
         }
-        if !fits {
-            let resource = self.allocs[real].resource.clone();
-            // A shim that wants to be asked first gets its question when the ask is looked at again.
-            let other = if self.ask_shim { None } else { self.find_node(real, &resource) };
-            let Some(other) = other else {
-                self.undo_swap_of_real(real, cx);
-                self.drop_placeholder(placeholder, cx);
-                return;
-            };
-            let home = self.allocs[placeholder].node;
-            if let Some(node) = self.allocs[real].node.filter(|node| home != Some(*node)) {
-                self.refund(real, Some(node), Books::NODE, cx);
-                self.node_event(real, node, Change::Remove, cx);
-            }
-            self.allocs[real].node = Some(other);
-            if home != Some(other) {
-                let placement = self.past_limits(real, Some(other), Books::NODE);
-                self.charge(&placement, cx);
-                self.node_event(real, other, Change::Add, cx);
-            }
+        if !fits && !self.swap_elsewhere(placeholder, real, cx) {
+            self.undo_swap_of_real(real, cx);
+            self.drop_placeholder(placeholder, cx);
+            return;
         }
         self.swap(placeholder, real, false, cx);
         self.announce_swapped(real, cx);
@@ -468,7 +398,8 @@ impl Partition {
         }
     }
 
-    /// Only the placeholder's node went: the swap is complete without a confirmation (R2.23). The caller announces both.
+    /// Only the placeholder's node went, and the other one takes the real ask: the swap is complete without a confirmation (R2.23).
+    /// The caller announces both.
     pub(super) fn complete_swap_early(&mut self, placeholder: AllocIx, real: AllocIx, cx: &mut Cx) {
         self.swap(placeholder, real, true, cx);
     }
@@ -613,7 +544,7 @@ impl Partition {
     }
 
     /// Asks the shim to release an allocation with TIMEOUT.
-    fn ask_back(&mut self, alloc: AllocIx, message: Arc<str>, cx: &mut Cx) {
+    pub(super) fn ask_back(&mut self, alloc: AllocIx, message: Arc<str>, cx: &mut Cx) {
         let row = &mut self.allocs[alloc];
         row.released = true;
         let (app, key, group) = (row.app, row.spec.key.clone(), row.spec.task_group.clone());

@@ -22,6 +22,7 @@ mod explain;
 mod foreign;
 pub mod forward;
 mod gang;
+mod gang_room;
 mod groups;
 pub mod holders;
 mod in_order;

@@ -518,16 +518,18 @@ impl Partition {
         let mut kept = None;
         if let (true, Some(real)) = (row.is_placeholder(), row.link) {
             let elsewhere = self.allocs[real].node.filter(|node| row.node != Some(*node));
-            if elsewhere.is_some() && self.is_asked_again(alloc, real) {
+            // A place on another node is a new one: it may have shrunk, or be drained by now (R2.5).
+            let fits = elsewhere.is_some() && self.swap_fits(alloc, real);
+            if fits && self.is_asked_again(alloc, real) {
                 kept = Some((real, elsewhere, row.created));
-            } else if elsewhere.is_some() {
+            } else if fits || elsewhere.is_some() && self.swap_elsewhere(alloc, real, cx) {
                 // R2.23: only the placeholder's node went: the swap is complete.
                 self.complete_swap_early(alloc, real, cx);
                 released.push(release);
                 completed.push(real);
                 return;
             }
-            // R2.24: both sides were here, or the shim has to agree again.
+            // R2.24: both sides were here, nowhere is a place, or the shim has to agree again.
             self.undo_swap_of_real(real, cx);
         }
         release.confirm = false;

@@ -164,6 +164,9 @@ impl Partition {
                     self.block_group(app, &key);
                 }
                 Err(hold) => {
+                    if key.placeholder && self.gives_up_spare(app, &key, hold, cx) {
+                        return Outcome::Progress;
+                    }
                     if matches!(hold, Hold::QueueQuota | Hold::ClusterFull | Hold::GangRoom)
                         && let Some(outcome) = self.preempt_group(app, &key, hold, cx)
                     {
@@ -390,6 +393,7 @@ impl Partition {
             self.enter_allocating(app);
         }
         self.allocs[alloc].triggered_scale_up = false;
+        self.note_originator(alloc);
         self.scheduled(alloc, cx);
         self.request_event(alloc, Change::Set, Detail::RequestAlloc, cx);
     }
@@ -540,6 +544,8 @@ impl Partition {
         if row.over_queue_quota || row.over_user_quota {
             return;
         }
+        let own = self.in_its_own_way(app);
+        let beside = own.map_or_else(String::new, |own| format!(", beside {own} that its application has itself"));
         let (text, reason) = match level {
             Some(level) => {
                 self.allocs[alloc].over_queue_quota = true;
@@ -548,9 +554,9 @@ impl Partition {
                 let headroom = Shown(headroom.as_ref());
                 (
                     format!(
-                        "Request '{key}' does not fit in queue '{queue}' with all of its gang (requested {wanted}, available {headroom})"
+                        "Request '{key}' does not fit in queue '{queue}' with all of its gang (requested {wanted}, available {headroom}{beside})"
                     ),
-                    format!("held back by the max of queue {path}, which has no room for all of its gang"),
+                    format!("held back by the max of queue {path}, which has no room for all of its gang{beside}"),
                 )
             }
             None => {
@@ -559,9 +565,9 @@ impl Partition {
                 let headroom = Shown(headroom.as_ref());
                 (
                     format!(
-                        "Request '{key}' exceeds the available user quota with all of its gang (requested {wanted}, available {headroom})"
+                        "Request '{key}' exceeds the available user quota with all of its gang (requested {wanted}, available {headroom}{beside})"
                     ),
-                    "held back by a limit of its user or group, which has no room for all of its gang".to_owned(),
+                    format!("held back by a limit of its user or group, which has no room for all of its gang{beside}"),
                 )
             }
         };

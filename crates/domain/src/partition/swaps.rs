@@ -291,6 +291,26 @@ impl Partition {
         }
     }
 
+    /// The node of a replacement does not take the real ask any more: another one does (SEEDS S25). False: there is none, or the shim
+    /// wants to be asked first, which it is when the ask is looked at again.
+    pub(super) fn swap_elsewhere(&mut self, placeholder: AllocIx, real: AllocIx, cx: &mut Cx) -> bool {
+        let resource = self.allocs[real].resource.clone();
+        let other = if self.ask_shim { None } else { self.find_node(real, &resource) };
+        let Some(other) = other else { return false };
+        let home = self.allocs[placeholder].node;
+        if let Some(node) = self.allocs[real].node.filter(|node| home != Some(*node)) {
+            self.refund(real, Some(node), Books::NODE, cx);
+            self.node_event(real, node, Change::Remove, cx);
+        }
+        self.allocs[real].node = Some(other);
+        if home != Some(other) {
+            let placement = self.past_limits(real, Some(other), Books::NODE);
+            self.charge(&placement, cx);
+            self.node_event(real, other, Change::Add, cx);
+        }
+        true
+    }
+
     /// Now that the placeholder is gone, the shim has to agree to the constrained real allocation once more. About the placeholder's
     /// own node it was asked only whether it might go there once there is room, which leaves out volumes and what else a pod takes up
     /// where it starts. Elsewhere its word holds until something comes or goes that it may depend on (R5.27): the shim knows nothing of

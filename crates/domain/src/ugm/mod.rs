@@ -230,7 +230,7 @@ impl Ugm {
     fn choose(&mut self, track: Tracked, out: &mut dyn Hear) {
         self.resolve(track);
         let app = &self.apps[track];
-        let (id, chain) = (app.id.clone(), app.chain.clone());
+        let chain = app.chain.clone();
         let Some(group) = self.limits.group_of(&app.groups, &chain) else { return };
         if app.hold.as_ref().is_some_and(|hold| hold.group.is_some()) {
             return;
@@ -239,8 +239,15 @@ impl Ugm {
         if let Some(hold) = &mut self.apps[track].hold {
             hold.group = Some(side);
         }
-        let (change, detail) = (Change::Set, Detail::AppLink);
-        out.hear(UgmEvent { change, detail, object: &group, reference: &id, resource: None });
+        self.tell_link(track, out);
+    }
+
+    /// Tells that an application is linked to its group, where it is charged to one (EVT-052).
+    pub fn tell_link(&self, track: Tracked, out: &mut dyn Hear) {
+        if let Some(group) = self.group(track) {
+            let (change, detail, reference) = (Change::Set, Detail::AppLink, &self.apps[track].id);
+            out.hear(UgmEvent { change, detail, object: group, reference, resource: None });
+        }
     }
 
     /// Charges an allocation of an application to its user and group (UGM-040); never refused (UGM-035).

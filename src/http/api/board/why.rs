@@ -301,12 +301,13 @@ impl Reason {
                     plural(*nodes, "node"),
                 ),
             ),
-            Why::GangRoom { queue, max, used, promised, kept } => {
+            Why::GangRoom { queue, max, used, promised, kept, own } => {
                 let short = short_of(wanted, max, used, [promised, kept]);
                 let text = above_limit(waiting, &short, || format!("the max of queue {queue}")).unwrap_or_else(|| {
                     format!(
-                        "Queue {queue} has no room for all placeholders of the gang at once, and none is placed before it has: {}.",
-                        told(&short)
+                        "Queue {queue} has no room for all placeholders of the gang at once, and none is placed before it has: {}.{}",
+                        told(&short),
+                        own_part(own, &short)
                     )
                 });
                 Reason { queue: Some(queue.to_string()), short, ..Reason::new(code, text) }
@@ -609,6 +610,24 @@ fn told(short: &[Short]) -> String {
         "it was a moment ago".to_owned()
     } else {
         short.iter().map(one).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// What the application of a gang has itself of what it waits for: nothing but the end of that, or a larger max, lets it begin.
+fn own_part(own: &Resource, short: &[Short]) -> String {
+    let amounts = Amounts::from(own).0;
+    let has = |s: &Short| {
+        let (_, n) = amounts.iter().find(|(kind, n)| *n > 0 && s.resource == Cow::from(kind))?;
+        Some(format!("{} {}", s.figures().told(*n), noun(&s.resource, *n)))
+    };
+    let own: Vec<String> = short.iter().filter_map(has).collect();
+    match own.is_empty() {
+        true => String::new(),
+        false => format!(
+            " Its application has {} of that itself: the gang begins when that has ended, or with a larger max. A driver that \
+             is a part of the gang names a task group, and has no more than was announced for it.",
+            own.join(", ")
+        ),
     }
 }
 

@@ -82,13 +82,40 @@ fn what_is_larger_than_a_limit_is_not_told_as_if_it_only_had_to_wait() {
     let found = reason(&[("vcore", 10_000)], Why::UserQuota(refusal));
     let told = "It is larger than the limit of group dev in queue root.a, and never placed as it is: 10 cores wanted, 9 at most.";
     assert_eq!((found.code, &*found.text), ("userQuota", told));
-    let gang = Why::GangRoom { queue: "root.a".into(), max, used, promised: Resource::new(), kept: Resource::new() };
+    let gang = Why::GangRoom {
+        queue: "root.a".into(),
+        max,
+        used,
+        promised: Resource::new(),
+        kept: Resource::new(),
+        own: Box::default(),
+    };
     let whole = Arc::new(Resource::of(&[("memory", 6 << 30)]));
     let found = Reason::of(&Waiting { wanted: whole, ..waiting(&[("memory", 1 << 30)], gang) }, None);
     assert!(
         found.text.starts_with("The gang is larger than the max of queue root.a, and never placed as it is"),
         "{found:?}"
     );
+}
+
+#[test]
+fn a_gang_in_its_own_way_is_told_what_to_do() {
+    // R6.23, SEEDS S11
+    let memory = |n| Resource::of(&[("memory", n)]);
+    let (promised, kept) = (Resource::new(), Resource::new());
+    let gang = Why::GangRoom {
+        queue: "root.a".into(),
+        max: memory(10),
+        used: memory(1),
+        promised,
+        kept,
+        own: memory(1).into(),
+    };
+    let found = reason(&[("memory", 10)], gang);
+    let told = "1 B of 10 B memory used, 10 B more wanted. Its application has 1 B memory of that itself: the gang begins when \
+                that has ended, or with a larger max. A driver that is a part of the gang names a task group, and has no more \
+                than was announced for it.";
+    assert!(found.text.ends_with(told), "{}", found.text);
 }
 
 #[test]
@@ -100,6 +127,7 @@ fn what_is_promised_is_not_told_as_used() {
         used: memory(16),
         promised: memory(8),
         kept: memory(1),
+        own: Box::default(),
     };
     let found = reason(&[("memory", 2)], gang);
     let told = "16 B of 25 B memory used, 8 B promised to asks that have preempted, 1 B kept for gangs that have begun, 2 B more wanted.";

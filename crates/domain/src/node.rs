@@ -221,6 +221,11 @@ impl Node {
         self.allocated.minus(&self.asked.amount).pruned()
     }
 
+    /// Number of allocations on it, for all to see.
+    pub fn placements(&self) -> u64 {
+        self.allocs.len() as u64 - self.asked.count
+    }
+
     /// It takes new allocations.
     pub fn schedulable(&self) -> bool {
         self.rm_schedulable && (!self.operator_drained || crate::planted!("drain-ignored"))

@@ -189,7 +189,7 @@ fn of_app(app: &App) -> AppStatus {
         state: app.state,
         began: app.started.is_some(),
         allocated: app.placements() > 0,
-        waits: !app.pending.is_zero() || app.asking > 0 || app.asked.iter().any(|asked| asked.count > 0),
+        waits: !app.pending().is_zero() || app.asking > 0 || app.asked.iter().any(|asked| asked.count > 0),
         refused: app.rejected.clone(),
     }
 }

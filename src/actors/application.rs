@@ -17,7 +17,7 @@ use crate::{
         types::{AppState, Nanos, Termination},
     },
     messages::{
-        application::{AppGone, AppUpdate, Carried, GetUnconfirmed, Resend, UnconfirmedRelease, Unheard},
+        application::{AppGone, AppUpdate, Carried, GetUnconfirmed, LookAnew, Resend, UnconfirmedRelease, Unheard},
         partition::SendAgain,
         wait::{AppStatus, Condition, EndWaits, Wait, Withdraw},
     },
@@ -34,6 +34,8 @@ const LOOKS: [Nanos; 2] = [Nanos(100_000_000), Nanos(1_000_000_000)];
 /// A release that waits for its confirmation.
 struct Row {
     shown: UnconfirmedRelease,
+    /// When it was sent last, as far as this process knows.
+    at: Nanos,
     /// When it is to be sent again.
     next: Nanos,
     /// The line that carries it; `None`: one that is still to come, of what was sent last.
@@ -124,12 +126,12 @@ impl ApplicationActor {
             // The partition asks once, and again only after the first was void; a second asking is no other release.
             Some(row) => {
                 row.shown.sent = row.shown.sent.saturating_add(1);
-                (row.next, row.line) = (next, None);
+                (row.at, row.next, row.line) = (now, next, None);
             }
             None => {
                 let shown = UnconfirmedRelease { release, since: at, age: Nanos::ZERO, sent: 1 };
                 self.sums.add(&shown);
-                self.rows.insert(key, Row { shown, next, line: None, overdue: false });
+                self.rows.insert(key, Row { shown, at: now, next, line: None, overdue: false });
             }
         }
         self.look_at(next.min(now.plus(nanos(self.sums.patience.get().warn_after))), ctx);
@@ -186,9 +188,9 @@ impl ApplicationActor {
         let mut next: Option<Nanos> = None;
         for row in self.rows.values_mut() {
             let warn = row.shown.since.plus(warn_after);
-            if !row.overdue && warn <= now {
-                row.overdue = true;
-                self.sums.overdue(&row.shown);
+            if row.overdue != (warn <= now) {
+                row.overdue = !row.overdue;
+                if row.overdue { self.sums.overdue(&row.shown) } else { self.sums.in_time(&row.shown) }
             }
             let at = if row.overdue { row.next } else { row.next.min(warn) };
             next = Some(next.map_or(at, |next| next.min(at)));
@@ -205,7 +207,7 @@ impl ApplicationActor {
             let wait = self.wait(sent);
             let Some(row) = self.rows.get_mut(&key) else { continue };
             row.shown.sent = sent;
-            (row.next, row.line) = (now.plus(wait), None);
+            (row.at, row.next, row.line) = (now, now.plus(wait), None);
             if row.overdue {
                 self.sums.overdue(&row.shown);
             }
@@ -294,6 +296,18 @@ impl Handler<Resend> for ApplicationActor {
     }
 }
 
+impl Handler<LookAnew> for ApplicationActor {
+    type Result = ();
+
+    fn handle(&mut self, _msg: LookAnew, ctx: &mut Self::Context) {
+        let first = self.sums.patience.get().resend_after;
+        for row in self.rows.values_mut() {
+            row.next = row.next.min(row.at.plus(wait(first, row.shown.sent)));
+        }
+        self.look(ctx);
+    }
+}
+
 impl Handler<Unheard> for ApplicationActor {
     type Result = ();
 
@@ -307,7 +321,7 @@ impl Handler<Unheard> for ApplicationActor {
             self.sums.add(&shown);
             let warn = shown.since.plus(nanos(self.sums.patience.get().warn_after));
             // If its line is still kept, that is told next.
-            self.rows.insert(key, Row { shown, next, line: Some(0), overdue: false });
+            self.rows.insert(key, Row { shown, at: now, next, line: Some(0), overdue: false });
             self.look_at(next.min(warn), ctx);
         }
     }

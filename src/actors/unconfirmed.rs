@@ -96,6 +96,11 @@ impl Unconfirmed {
         overdue_before.insert(overdue(row), row.clone());
     }
 
+    /// It may wait longer than it was to be: operators need not be told of it yet.
+    pub fn in_time(&self, row: &UnconfirmedRelease) {
+        self.sums.borrow_mut().overdue.remove(&overdue(row));
+    }
+
     /// An application begins to wait.
     pub fn waits(&self, app: Arc<str>, addr: Addr<ApplicationActor>) {
         self.sums.borrow_mut().waiting.insert(app, addr);

@@ -46,10 +46,10 @@ enum What {
     },
     /// Take applications again
     Resume(OrderArgs),
-    /// Show a queue's state, who stopped it, and its last refusals
+    /// Show a queue's state, who stopped it, and its last refusals; without a path, all that were stopped or drained
     Show {
-        /// Path, such as root.a
-        path: String,
+        /// Path, such as root.a; without it, what was stopped or drained, also where the queue is not there
+        path: Option<String>,
     },
 }
 
@@ -98,7 +98,7 @@ pub async fn run_with(args: &QueueArgs, out: &mut dyn Write, err: &mut dyn Write
                 order.paths.iter().map(|path| Named { kind: Kind::Queue, name: path.clone() }).collect();
             wait::wait(door, &targets, "empty", end, out, err).await
         }
-        What::Show { path } => match show(door, path).await {
+        What::Show { path } => match show(door, path.as_deref()).await {
             Ok(text) => written(out.write_all(text.as_bytes()).and_then(|()| out.flush()), err),
             Err(error) => fail(err, &error),
         },
@@ -211,20 +211,45 @@ struct Refusal {
     reason: String,
 }
 
-async fn show(door: &Door, path: &str) -> Result<String, Error> {
-    let text = door.get(&format!("queue/{}", segment(path))).await?.text().await;
-    let text = text.map_err(|error| broken(error.to_string()))?;
-    let answer: Answer = out::answer(&text).map_err(|error| broken(error.to_string()))?;
-    Ok(shown(path, &answer))
+/// All orders that hold.
+#[derive(Deserialize)]
+struct Orders {
+    orders: Vec<Given>,
+}
+
+#[derive(Deserialize)]
+struct Given {
+    state: String,
+    #[serde(flatten)]
+    order: Order,
+}
+
+async fn show(door: &Door, path: Option<&str>) -> Result<String, Error> {
+    let at = path.map_or_else(|| "orders".to_owned(), |path| format!("queue/{}", segment(path)));
+    let text = door.get(&at).await?.text().await.map_err(|error| broken(error.to_string()))?;
+    let fault = |error: serde_json::Error| broken(error.to_string());
+    Ok(match path {
+        Some(path) => shown(path, &out::answer(&text).map_err(fault)?),
+        None => listed(&out::answer(&text).map_err(fault)?),
+    })
+}
+
+fn listed(all: &Orders) -> String {
+    all.orders.iter().map(|Given { state, order }| format!("{} {state}\n{}", order.queue, order.line())).collect()
+}
+
+impl Order {
+    fn line(&self) -> String {
+        let Order { order, queue, by, since, reason } = self;
+        let reason = if reason.is_empty() { "no reason was given" } else { reason };
+        format!("  {order} of {queue} by {by} since {since}: {reason}\n")
+    }
 }
 
 fn shown(path: &str, answer: &Answer) -> String {
     let Answer { state, order, empty, admitted, refused, refusals } = answer;
     let mut text = format!("{path} {state}{}\n", if *empty { ", empty" } else { "" });
-    if let Some(Order { order, queue, by, since, reason }) = order {
-        let reason = if reason.is_empty() { "no reason was given" } else { reason };
-        text.push_str(&format!("  {order} of {queue} by {by} since {since}: {reason}\n"));
-    }
+    text.extend(order.as_ref().map(Order::line));
     text.push_str(&format!("  {} admitted, {refused} refused\n", plural(*admitted, "application")));
     for Refusal { application, time, reason } in refusals {
         text.push_str(&format!("  {time} {application}: {reason}\n"));

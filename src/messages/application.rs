@@ -35,6 +35,11 @@ pub struct Carried {
 #[rtype(result = "()")]
 pub struct Resend(pub ResendUnconfirmed);
 
+/// The shim may take another time from now on: what waits is looked at anew.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct LookAnew;
+
 /// Releases that the shim has not confirmed.
 #[derive(Message)]
 #[rtype(result = "Vec<UnconfirmedRelease>")]

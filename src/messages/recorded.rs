@@ -19,7 +19,7 @@ use super::{
 };
 use crate::domain::{
     Partition,
-    effect::{AppEffect, Effect, QueueEffect},
+    effect::{AppEffect, Effect, QueueEffect, Released},
     resources::Resource,
     types::{Nanos, Termination},
     usage::{Usage, UsageKey},
@@ -210,6 +210,14 @@ impl Talks {
         }
     }
 
+    /// A release was sent once more.
+    pub fn sent_again(&mut self, release: &Released) {
+        let key = (release.app.clone(), release.key.clone(), release.termination);
+        if let Some(row) = self.unconfirmed.get_mut(&key) {
+            row.sent = row.sent.saturating_add(1);
+        }
+    }
+
     fn app(&mut self, effect: &AppEffect, at: Nanos) {
         match effect {
             AppEffect::Added { app } => {
@@ -322,6 +330,10 @@ mod tests {
         for (app, key) in [("a", "1"), ("a", "2"), ("b", "1")] {
             talks.take(&Effect::App(AppEffect::Unconfirmed { release: release(app, key) }), Nanos(7));
         }
+        talks.sent_again(&release("b", "1"));
+        talks.sent_again(&release("c", "1"));
+        let sent: Vec<_> = talks.unconfirmed.values().map(|row| row.sent).collect();
+        assert_eq!(sent, [1, 1, 2], "what nobody waits for any more is in no table");
         let confirmed =
             AppEffect::Confirmed { app: "b".into(), key: "1".into(), termination: Termination::StoppedByRm };
         talks.take(&Effect::App(confirmed), Nanos(8));

@@ -155,7 +155,7 @@ fn effects(order: impl IntoIterator<Item = &'static str>) -> String {
     let placed = text.matches("Callback(New(").count();
     assert!(placed > 100 && placed < 720, "some are placed, some wait: {placed}");
     for node in partition.nodes.values() {
-        text += &format!("{} {:?} {}\n", node.id(), node.sort_key, *node.available);
+        text += &format!("{} {:?} {}\n", node.id(), node.sort_key, **node.available());
     }
     text
 }

@@ -54,11 +54,11 @@ pub struct App {
     /// When it ended.
     pub finished: Option<Nanos>,
     /// Sum of the pending asks.
-    pub pending: Rare<Amount>,
+    pub(crate) pending: Rare<Amount>,
     /// Sum of the real allocations.
-    pub allocated: Rare<Amount>,
+    pub(crate) allocated: Rare<Amount>,
     /// Sum of its asks that have preempted and are not placed yet.
-    pub claimed: Rare<Amount>,
+    pub(crate) claimed: Rare<Amount>,
     /// Peak of both (`maxUsedResource`).
     pub max_used: Rare<Resource>,
     /// All its asks and allocations in order of arrival (`Alloc::seq`).
@@ -78,7 +78,7 @@ pub struct App {
     /// Number of asks about which the shim is being asked, and which are charged to nobody meanwhile.
     pub asking: u32,
     /// Their sum.
-    pub in_question: Rare<Amount>,
+    pub(crate) in_question: Rare<Amount>,
     /// Highest priority of the pending asks, `i32::MIN` for none (R4.32).
     pub priority: i32,
     /// Entered states with their times (R3.3).
@@ -143,7 +143,7 @@ pub struct Gang {
     /// What happens when the placeholders time out.
     pub style: GangStyle,
     /// Sum of the placeholder allocations.
-    pub allocated: Amount,
+    pub(crate) allocated: Amount,
     /// Task groups by name (R6.3).
     pub task_groups: BTreeMap<Arc<str>, TaskGroup>,
     /// Number of placeholder allocations.
@@ -176,6 +176,11 @@ pub struct Gang {
 }
 
 impl Gang {
+    /// Sum of the placeholder allocations.
+    pub fn allocated(&self) -> &Amount {
+        &self.allocated
+    }
+
     /// It has begun, and its time-out runs: only so long it keeps room from others, since what waits may find no node ever.
     pub fn keeps(&self) -> bool {
         self.started && self.timer.is_some()
@@ -203,6 +208,16 @@ impl App {
     pub fn keeps_for_gang(&self) -> bool {
         let waits = || self.gang.pending_placeholders > 0 || !self.gang.kept().is_empty();
         self.gang.keeps() && !self.is_free() && waits()
+    }
+
+    /// Sum of the pending asks.
+    pub fn pending(&self) -> &Amount {
+        &self.pending
+    }
+
+    /// Sum of the real allocations.
+    pub fn allocated(&self) -> &Amount {
+        &self.allocated
     }
 
     /// What its real allocations have and what its placeholders have, for all to see: what the shim is still asked about waits.

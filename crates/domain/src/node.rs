@@ -169,11 +169,11 @@ pub struct Node {
     /// Capacity, without zero types (R2.11).
     pub capacity: Resource,
     /// Sum of the allocations on it, replacements in flight on another node included (R6.10).
-    pub allocated: Amount,
+    pub(crate) allocated: Amount,
     /// Sum of the foreign allocations (R2.14).
     pub occupied: Rare<Resource>,
     /// Capacity − allocated − occupied, pruned; may be negative (R2.10).
-    pub available: Amount,
+    pub(crate) available: Amount,
     /// The shim wants it scheduled.
     pub rm_schedulable: bool,
     /// Of what is allocated, what the shim is still asked about.
@@ -189,7 +189,7 @@ pub struct Node {
     /// Asks that reserve it, in the order in which they did.
     pub reservations: Rare<Reservations>,
     /// What those of them have been promised that have preempted.
-    pub claimed: Rare<Amount>,
+    pub(crate) claimed: Rare<Amount>,
     /// Position among the node ids in byte order: breaks ties of the sort score (R2.34).
     pub rank: u64,
     /// Its key in the sort order; `None` while it is not in it: drained, or reserved by preemption or for an ask that requires
@@ -216,9 +216,24 @@ impl Node {
         self.foreign.iter().filter(|(_, one)| one.spec.foreign != Some(Foreign::Static)).map(|(key, _)| key)
     }
 
+    /// Sum of the allocations on it, replacements in flight on another node included (R6.10).
+    pub fn allocated(&self) -> &Amount {
+        &self.allocated
+    }
+
+    /// Capacity − allocated − occupied, pruned; may be negative (R2.10).
+    pub fn available(&self) -> &Amount {
+        &self.available
+    }
+
     /// What is allocated on it, for all to see: without what the shim is still asked about.
     pub fn placed(&self) -> Resource {
         self.allocated.minus(&self.asked.amount).pruned()
+    }
+
+    /// Number of allocations on it, for all to see.
+    pub fn placements(&self) -> u64 {
+        self.allocs.len() as u64 - self.asked.count
     }
 
     /// It takes new allocations.

@@ -61,19 +61,19 @@ pub struct Queue {
     /// What dynamic leaves below start with.
     pub template: Option<Arc<TemplateConf>>,
     /// Usage, placeholders included (QUE-041).
-    pub allocated: Amount,
+    pub(crate) allocated: Amount,
     /// Of that, what the shim is still asked about.
     pub asked: Rare<Asked>,
     /// What was last told of `allocated` by an event.
     pub told_allocated: Resource,
     /// Sum of the pending asks (QUE-040).
-    pub pending: Amount,
+    pub(crate) pending: Amount,
     /// Sum of the asks about which the shim is being asked, and which are charged to nobody meanwhile.
-    pub in_question: Rare<Amount>,
+    pub(crate) in_question: Rare<Amount>,
     /// Marked for preemption and not confirmed.
     pub preempting: Rare<Resource>,
     /// Sum of the asks below that have preempted and are not placed yet.
-    pub claimed: Rare<Amount>,
+    pub(crate) claimed: Rare<Amount>,
     /// What gangs below that have begun keep from others: see [`Gang::kept`](crate::app::Gang::kept) (SEEDS S11).
     pub awaited: Rare<Resource>,
     /// Failed attempts to preempt for asks of this leaf, in the cycle that began then (R7.3).
@@ -127,6 +127,21 @@ impl Queue {
     pub fn may_begin(&self, app: AppIx, less: u64) -> bool {
         let max = self.max_applications;
         max == 0 || self.begun() - less < max || self.allocating.contains(&app)
+    }
+
+    /// Usage, placeholders included (QUE-041).
+    pub fn allocated(&self) -> &Amount {
+        &self.allocated
+    }
+
+    /// Sum of the pending asks (QUE-040).
+    pub fn pending(&self) -> &Amount {
+        &self.pending
+    }
+
+    /// Sum of the asks below that have preempted and are not placed yet.
+    pub fn claimed(&self) -> &Amount {
+        &self.claimed
     }
 
     /// What is allocated, for all to see: what the shim is still asked about waits.

@@ -335,12 +335,25 @@ async fn patience_may_change_while_something_waits() {
         warn_after: Duration::from_secs(5),
         ..Patience::default()
     });
+    rig.actor.send(LookAnew).await.unwrap();
     rig.pass(11).await;
-    assert_eq!((rig.sent().len(), rig.counts()), (1, (1, 1)), "what waits already is looked at once by the old one");
+    assert_eq!((rig.sent().len(), rig.counts()), (1, (1, 1)), "what was to be sent earlier is");
     rig.pass(290).await;
     assert!(rig.sent().is_empty(), "longer than two minutes where that is wanted");
     rig.pass(20).await;
     assert_eq!(rig.sent().len(), 1);
+    let set = async |resend, warn| {
+        let [resend_after, warn_after] = [resend, warn].map(Duration::from_secs);
+        rig.sums.patience.set(Patience { resend_after, warn_after, ..Patience::default() });
+        rig.actor.send(LookAnew).await.unwrap();
+        rig.settle().await;
+        (rig.sent().len(), rig.counts())
+    };
+    // It is 321 s old by now, and was sent three times, the last of them some ten seconds ago.
+    assert_eq!(set(300, 3_600).await, (0, (1, 0)), "it is not late any more");
+    assert_eq!(set(3, 60).await, (0, (1, 1)), "it is late, and was sent less than twelve seconds ago");
+    rig.pass(5).await;
+    assert_eq!(rig.sent().len(), 1, "shorter holds for what waits, too");
 }
 
 #[actix::test]

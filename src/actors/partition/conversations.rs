@@ -17,7 +17,7 @@ use crate::{
         types::{AppState, Nanos},
     },
     messages::{
-        application::{AppGone, AppUpdate, Carried, GetUnconfirmed, Resend, UnconfirmedRelease, Unheard},
+        application::{AppGone, AppUpdate, Carried, GetUnconfirmed, LookAnew, Resend, UnconfirmedRelease, Unheard},
         node::{Heard, JudgeSilence, NodeGone, NodeUpdate},
         partition::{Patience, ResendUnconfirmed, SendAgain, Signs, UnconfirmedSums},
         queue::{GetQueueDoor, QueueGone, QueueUpdate},
@@ -251,7 +251,10 @@ impl Conversations {
 
     /// How long the shim may take from now on.
     pub(super) fn set_patience(&self, patience: Patience) {
-        self.unconfirmed.patience.set(patience);
+        let before = self.unconfirmed.patience.replace(patience);
+        if (before.resend_after, before.warn_after) != (patience.resend_after, patience.warn_after) {
+            self.unconfirmed.waiting().iter().for_each(|addr| addr.do_send(LookAnew));
+        }
         if self.silence.set_patience(patience.torpid_after) {
             self.judge_silence(false);
         }

@@ -178,7 +178,7 @@ fn status(partition: &Partition, Target { kind, name }: &Target) -> Option<Statu
         Kind::Queue => Status::Queue(of_queue(partition, *partition.queue_by_path.get(&**name)?)),
         Kind::Node => {
             let node = &partition.nodes[*partition.node_by_id.get(&**name)?];
-            let (schedulable, allocations) = (node.schedulable(), node.allocs.len());
+            let (schedulable, allocations) = (node.schedulable(), node.placements() as usize);
             Status::Node(NodeStatus { schedulable, allocations, foreign: node.foreign_to_go().count() })
         }
     })
@@ -188,8 +188,8 @@ fn of_app(app: &App) -> AppStatus {
     AppStatus {
         state: app.state,
         began: app.started.is_some(),
-        allocated: !app.allocs.is_empty(),
-        waits: !app.pending.is_zero() || app.asking > 0 || app.gang.awaiting_shim > 0,
+        allocated: app.placements() > 0,
+        waits: !app.pending().is_zero() || app.asking > 0 || app.asked.iter().any(|asked| asked.count > 0),
         refused: app.rejected.clone(),
     }
 }

@@ -384,6 +384,11 @@ pub struct Committed {
 }
 
 impl RmActor {
+    /// When what goes into the present session counts as recorded.
+    pub(super) fn log_sync(&self) -> LogSync {
+        self.log.as_ref().map_or(LogSync::Off, |log| log.sync)
+    }
+
     /// Has what was recorded written, and lets go what waited for it where it counts already.
     pub(super) fn commit(&mut self, ctx: &mut Context<Self>) {
         let Some(log) = &mut self.log else { return };

@@ -23,9 +23,9 @@ use crate::{
     },
 };
 
-/// A validated new configuration of the running session. Answered with what it was tried on, where it changes partitions.
+/// A validated new configuration of the running session.
 #[derive(Message)]
-#[rtype(result = "Result<Vec<Tried>, Refusals>")]
+#[rtype(result = "Result<Taken, Refusals>")]
 pub struct Reconfigure {
     /// The configuration.
     pub config: Arc<LoadedConfig>,
@@ -47,6 +47,14 @@ pub struct Reconfigure {
     pub epoch: Option<u64>,
 }
 
+/// A new configuration that is in force.
+pub struct Taken {
+    /// What it was tried on, where it changes partitions.
+    pub tried: Vec<Tried>,
+    /// Settings of it that are not, since they are read at registration alone, and why.
+    pub later: Vec<String>,
+}
+
 /// A partition that a new configuration concerns.
 pub struct Tried {
     /// As it was.
@@ -62,13 +70,17 @@ struct Change {
 }
 
 impl Handler<Reconfigure> for RmActor {
-    type Result = AtomicResponse<Self, Result<Vec<Tried>, Refusals>>;
+    type Result = AtomicResponse<Self, Result<Taken, Refusals>>;
 
     fn handle(&mut self, msg: Reconfigure, _ctx: &mut Self::Context) -> Self::Result {
         let change = self.plan(&msg);
         if let Ok(Some(change)) = &change {
             self.show_without(&change.gone);
         }
+        let later = match (&self.session, &msg.extra) {
+            (Some(session), Some((extra, _))) => session.not_yet(extra, self.log_sync()),
+            _ => Vec::new(),
+        };
         let earlier = self.earlier.clone();
         let leaving = self.session.as_ref().map(|session| session.leaving.subscribe());
         let (id, topology, now) = (self.id.clone(), self.topology.clone(), self.clock.now());
@@ -97,7 +109,7 @@ impl Handler<Reconfigure> for RmActor {
                 .map(move |changed, actor, ctx| {
                     let done = changed.map(|(changed, tried)| {
                         actor.configured(msg, changed, ctx);
-                        tried
+                        Taken { tried, later }
                     });
                     if done.is_err() {
                         actor.show();

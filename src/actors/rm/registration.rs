@@ -13,7 +13,6 @@ use super::{
     RmActor,
     buffer::Buffer,
     handle,
-    log::LogSync,
     questions::Questions,
     record::{self, Ended, Manner, kind},
     session::Session,
@@ -463,7 +462,7 @@ impl RmActor {
             config: session.config.clone(),
             default_config: session.default_config,
             extra: session.extra.clone(),
-            at_registration: session.at_registration(self.log.as_ref().map_or(LogSync::Off, |log| log.sync)),
+            at_registration: session.at_registration(self.log_sync()),
         };
         self.topology.list(&self.id, false, Some((entry, &session.partitions)));
     }

@@ -28,7 +28,7 @@ use crate::{
     domain::{
         Partition,
         digest::Digest,
-        effect::Effect,
+        effect::{Callback, Effect},
         log::{Beginning, Input, Reader, Step},
         types::Nanos,
     },
@@ -506,7 +506,17 @@ impl Replay {
             kind::SAID => {
                 let said: Said = record::read_json(record.payload)?;
                 let callbacks: Result<Vec<_>, String> = said.callbacks.into_iter().map(|one| one.callback()).collect();
-                let items = callbacks?.into_iter().map(Outgoing::Callback).collect();
+                let callbacks = callbacks?;
+                // A session may have a partition of this name that leaves, and the one that took its place: only one of them waits.
+                let named = session.partitions.values_mut().filter(|(internal, _)| *internal == said.partition);
+                for (_, replica) in named {
+                    let releases = callbacks.iter().filter_map(|callback| match callback {
+                        Callback::Released(release) if release.confirm => Some(release),
+                        _ => None,
+                    });
+                    releases.for_each(|release| replica.talks.sent_again(release));
+                }
+                let items = callbacks.into_iter().map(Outgoing::Callback).collect();
                 session.push(&said.partition, items, Predicates::Off);
             }
             kind::EVENTS => {

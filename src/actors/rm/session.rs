@@ -16,7 +16,7 @@ use super::{
     questions::Questions,
     record::{self, Manner, Registered},
     repeated::Repeatable,
-    settings::RmSettings,
+    settings::{RmSettings, fixed_of},
     streams::Streams,
     traced::Traced,
 };
@@ -300,6 +300,23 @@ impl Session {
             ("rm.itemsInFlight", inward.to_string()),
             ("rm.undeliveredCallbacks", outward.to_string()),
         ])
+    }
+
+    /// Settings of a new extra configuration that were others when they were read, at registration alone: what stays in force.
+    pub fn not_yet(&self, extra: &BTreeMap<String, String>, sync: LogSync) -> Vec<String> {
+        let in_force = self.at_registration(sync);
+        let mut told = Vec::new();
+        for (key, text) in fixed_of(extra) {
+            let (Some(row), Some(present)) = (table::find(&key), in_force.get(&*key)) else { continue };
+            // What is in force may be less than what was said.
+            let said = self.fixed.get(&key).map(String::as_str).or(row.default).unwrap_or(present);
+            if row.read(&text) != row.read(said) {
+                told.push(format!(
+                    "{key}: it is read at registration alone: until the next one {present} stays in force"
+                ));
+            }
+        }
+        told
     }
 
     /// The rest of that.

@@ -145,8 +145,8 @@ async fn told(handle: Arc<RmHandle>, message: Reconfigure) -> Option<(Arc<str>, 
         // One that ended, or that another server leads by now, has nothing to follow here.
         let over = [RefusalKind::Unknown, RefusalKind::State, RefusalKind::Moved];
         match handle.addr.send(message).await {
-            Ok(Ok(tried)) => {
-                tell_consequences(&handle.id, tried).await;
+            Ok(Ok(taken)) => {
+                tell_consequences(&handle.id, taken.tried).await;
                 None
             }
             Ok(Err(refusals)) => Some(Refusal::from(refusals)).filter(|refusal| !over.contains(&refusal.kind)),

@@ -8,7 +8,7 @@ use tokio::task::spawn_blocking;
 use super::{Topology, check_id, lock, process::take_process_wide};
 use crate::{
     actors::rm::{
-        Reconfigure, Register, RmSettings, Tried,
+        Reconfigure, Register, RmSettings, Taken, Tried,
         handle::{RmHandle, closing},
         no_partitions,
     },
@@ -72,20 +72,23 @@ pub struct Registered {
 pub struct Notes {
     config: Arc<LoadedConfig>,
     consequences: Vec<Fault>,
-    unread: Vec<Fault>,
+    of_extra: Vec<Fault>,
     ignored: Vec<String>,
     process_wide: Vec<String>,
+}
+
+fn of_extra(rule: &'static str, what: String) -> Fault {
+    Fault { line: 0, column: 0, rule, message: format!("{what} (extraConfig)") }
 }
 
 impl Notes {
     /// `extra`: settings that were accepted; those that cannot be read count as their defaults.
     fn new(config: &Arc<LoadedConfig>, extra: &BTreeMap<String, String>, ignored: Vec<String>) -> Notes {
-        let fault = |what| Fault { line: 0, column: 0, rule: "CFG-110", message: format!("{what} (extraConfig)") };
         let unread = table::unreadable(extra).into_iter().map(|what| format!("{what}: it counts as the default"));
-        let unread = unread.chain(table::unknown(extra)).map(fault).collect();
+        let unread = unread.chain(table::unknown(extra)).map(|what| of_extra("CFG-110", what)).collect();
         let process_wide = extra.iter().filter(|(key, _)| table::is_of_server(key));
         let process_wide = process_wide.map(|(key, value)| format!("{key}={value}")).collect();
-        Notes { config: config.clone(), consequences: Vec::new(), unread, ignored, process_wide }
+        Notes { config: config.clone(), consequences: Vec::new(), of_extra: unread, ignored, process_wide }
     }
 
     /// What was taken, for the audit log: the checksum of the configuration's text, and the settings of the whole process.
@@ -104,7 +107,7 @@ impl Notes {
 
     /// One by one, those of what runs first: they are few, and nothing else tells them.
     pub fn iter(&self) -> impl Iterator<Item = &Fault> {
-        self.consequences.iter().chain(&self.unread).chain(self.config.notes())
+        self.consequences.iter().chain(&self.of_extra).chain(self.config.notes())
     }
 }
 
@@ -250,11 +253,17 @@ impl Topology {
             tenant,
             epoch,
         };
-        let tried = handle.addr.send(message).await.unwrap_or_else(|_| Err(closing().into()))?;
+        let Taken { tried, later } = handle.addr.send(message).await.unwrap_or_else(|_| Err(closing().into()))?;
         log_notes(rm, &config);
+        let later: Vec<Fault> = later.into_iter().map(|what| of_extra("CFG-116", what)).collect();
+        for note in &later {
+            tracing::warn!(code = "configuration-note", rm, "configuration: {note}");
+        }
         self.process.log_ignored(rm, &ignored);
         let consequences = tell_consequences(rm, tried).await;
-        Ok(Notes { consequences, ..Notes::new(&config, &extra, ignored) })
+        let mut notes = Notes { consequences, ..Notes::new(&config, &extra, ignored) };
+        notes.of_extra.extend(later);
+        Ok(notes)
     }
 
     /// Reads and checks a configuration as an update would; an empty text is the server's own. Nothing is applied. A registration runs

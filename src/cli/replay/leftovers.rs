@@ -109,7 +109,7 @@ pub fn in_partition(partition: &Partition) -> Vec<String> {
     let mut found: Vec<String> = partition.app_by_id.keys().map(|app| format!("application {app}")).collect();
     for queue in partition.queue_by_path.values().map(|ix| &partition.queues[*ix]) {
         let amounts =
-            [("allocated", &*queue.allocated), ("pending", &*queue.pending), ("preempting", &*queue.preempting)];
+            [("allocated", &**queue.allocated()), ("pending", &**queue.pending()), ("preempting", &*queue.preempting)];
         for (what, amount) in amounts.into_iter().filter(|(_, amount)| !amount.is_zero()) {
             found.push(format!("queue {}: {what} {amount}", queue.path));
         }

@@ -96,7 +96,7 @@ impl<'t> Simulation<'t> {
     /// What the scheduler says is used; compared with the books by the summary.
     pub fn used(&self) -> BTreeMap<String, i64> {
         let root = &self.partition.queues[self.partition.root];
-        let used = root.allocated.named().into_iter().filter(|(_, amount)| *amount != 0);
+        let used = root.allocated().named().into_iter().filter(|(_, amount)| *amount != 0);
         used.map(|(name, amount)| (name.to_owned(), amount)).collect()
     }
 

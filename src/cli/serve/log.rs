@@ -33,11 +33,12 @@ const PARTS: &[(&str, &str)] = &[
     ("callboard::actors::resolvers", "core.scheduler.ugm"),
     ("callboard::actors::rm", "core.rmproxy"),
     ("callboard::actors::topology", "core.rmproxy"),
+    ("callboard::actors::topology::defaults", "core.config"),
+    ("callboard::actors::topology::registration", "core.config"),
     ("callboard::actors::ugm", "core.scheduler.ugm"),
     ("callboard::actors::unconfirmed", "core.scheduler.application"),
     ("callboard::cli::serve", "core.entrypoint"),
     ("callboard::cli::serve::access", "core.security"),
-    ("callboard::config", "core.config"),
     ("callboard::grpc", "core.rpc"),
     ("callboard::http", "core.rest"),
     ("callboard::http::api::queue", "core.scheduler.queue"),
@@ -216,6 +217,14 @@ mod tests {
         assert!(!usual.would_enable("actix_http::h1::dispatcher", &tracing::Level::ERROR));
         assert!(usual.would_enable("actix_http::h1", &tracing::Level::ERROR));
         assert!(PARTS.iter().all(|(_, subsystem)| SUBSYSTEMS.contains(subsystem)));
+        let quiet = of(&[("log.core.config.level", "error")]);
+        assert!(!quiet.would_enable("callboard::actors::topology::registration", &tracing::Level::WARN));
+        for (part, _) in PARTS.iter().filter(|(part, _)| *part != "callboard_si") {
+            let path = part.trim_start_matches("callboard").replace("::", "/");
+            let file = format!("{}/src{path}", env!("CARGO_MANIFEST_DIR"));
+            let is = |rest: &str| std::path::Path::new(&format!("{file}{rest}")).exists();
+            assert!(is(".rs") || is("/mod.rs"), "{part} is a module");
+        }
     }
 
     #[test]

@@ -283,7 +283,8 @@ impl Server {
     }
 }
 
-/// What conversations know, but for what the log does not tell: how often something was sent once more.
+/// What conversations know, but for how often something was sent once more: the log tells that beside the records of the partition
+/// by which it is marked here.
 fn talks(talks: &Talks) -> String {
     let open: BTreeMap<_, _> = talks.unconfirmed.iter().map(|(key, row)| (key, (&row.release, row.since))).collect();
     format!("{:?} {:?} {open:?}", talks.apps, talks.queues)

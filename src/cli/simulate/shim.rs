@@ -217,17 +217,17 @@ impl Run<'_> {
         for Live { internal, partition, .. } in &self.server.parts {
             let root = &partition.queues[partition.root];
             let books: [(&str, &Resource); 4] = [
-                ("allocated", &root.allocated),
-                ("pending", &root.pending),
+                ("allocated", root.allocated()),
+                ("pending", root.pending()),
                 ("preempting", &root.preempting),
-                ("promised", &root.claimed),
+                ("promised", root.claimed()),
             ];
             let counts = [partition.allocations, partition.placeholders, partition.reservations];
             let nodes = partition.nodes.values();
             let users = partition.ugm.users().count() + partition.ugm.groups().count();
             if books.iter().any(|(_, book)| !book.is_zero())
                 || counts != [0; 3]
-                || nodes.into_iter().any(|node| !node.allocs.is_empty() || !node.allocated.is_zero())
+                || nodes.into_iter().any(|node| !node.allocs.is_empty() || !node.allocated().is_zero())
                 || users > 0
             {
                 left.push(format!(

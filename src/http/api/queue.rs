@@ -1,5 +1,5 @@
 //! `/api/v1/partition/{p}/queue/{q}`: a queue's door: what operators told it to become, and whom it refused; stop, drain,
-//! resume.
+//! resume. `/api/v1/partition/{p}/orders`: all that holds of what operators told queues.
 
 use std::sync::Arc;
 
@@ -77,6 +77,31 @@ pub struct Order<'a> {
     reason: &'a str,
 }
 
+/// All orders of a partition.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "QueueOrders")]
+struct Orders<'a> {
+    partition: &'a str,
+    /// By path, also those for queues that are not there: they come back as the operator left them.
+    orders: Vec<Given<'a>>,
+}
+
+/// An order that holds.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "GivenOrder")]
+struct Given<'a> {
+    /// The queue that it was given for.
+    queue: &'a str,
+    /// Active, Stopped or Draining; absent where it is not there.
+    state: &'static str,
+    /// stop or drain.
+    order: &'static str,
+    by: &'a str,
+    /// RFC 3339.
+    since: &'a str,
+    reason: &'a str,
+}
+
 /// How a queue is after an order was carried out.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "QueueOrdered")]
@@ -120,6 +145,11 @@ pub(super) fn routes() -> Vec<Route> {
     let told = |path| Access::Operator.post(path);
     vec![
         Access::Viewer
+            .get("/api/v1/partition/{partition}/orders")
+            .to(list, "What operators told queues, those that are not there too")
+            .gives::<Orders>(200)
+            .problems(&[404, 503]),
+        Access::Viewer
             .get("/api/v1/partition/{partition}/queue/{queue}")
             .to(show, "A queue's state, what operators told it, and whom it refused")
             .gives::<Shown>(200)
@@ -140,6 +170,17 @@ pub(super) fn routes() -> Vec<Route> {
 
 type Parts = Path<(String, String)>;
 type Answered = Result<HttpResponse, Problem>;
+
+async fn list(api: Data<BoardApi>, partition: Path<String>, request: HttpRequest) -> Answered {
+    let view = api.view(&partition).await?;
+    let rows = view.partition();
+    let mut orders = Vec::new();
+    for (queue, order) in rows.queue_orders() {
+        let Order { order, queue, by, since, reason } = Order::of(queue, order);
+        orders.push(Given { queue, state: shown_state(rows, queue), order, by, since, reason });
+    }
+    Ok(reply::send(&request, Reply::json(&Orders { partition: &view.shown, orders })))
+}
 
 async fn show(api: Data<BoardApi>, path: Parts, request: HttpRequest) -> Answered {
     let (partition, queue) = path.into_inner();

@@ -204,7 +204,7 @@ async fn get_status(api: Data<ResourceApi>, path: Path<String>) -> Result<HttpRe
         let Some(rows) = snapshot.as_ref().map(|snapshot| &snapshot.partition) else {
             return status::text(&state, &OverdueDrains::default(), |_| false);
         };
-        let allocated = |node: &str| rows.node_by_id.get(node).is_some_and(|ix| !rows.nodes[*ix].allocs.is_empty());
+        let allocated = |node: &str| rows.node_by_id.get(node).is_some_and(|ix| rows.nodes[*ix].placements() > 0);
         status::text(&state, &OverdueDrains::of(rows, passed), allocated)
     };
     Ok(HttpResponse::Ok().content_type("application/json").body(turn.make(make).await?))

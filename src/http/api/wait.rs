@@ -38,6 +38,7 @@ use crate::{
         partition::PartitionActor,
     },
     domain::{
+        alloc::Phase,
         types::Nanos,
         words::{either, plural},
     },
@@ -388,11 +389,12 @@ fn what_is_there(view: &View, target: &Target) -> Option<String> {
     }
     let node = &partition.nodes[*partition.node_by_id.get(&*target.name)?];
     let mut by_app: std::collections::BTreeMap<Arc<str>, usize> = std::collections::BTreeMap::new();
-    for alloc in &node.allocs {
-        let app = partition.apps[partition.allocs[*alloc].app].id.clone();
-        *by_app.entry(app).or_default() += 1;
+    // What the shim is still asked about may be refused.
+    let placed = node.allocs.iter().map(|ix| &partition.allocs[*ix]).filter(|row| row.phase != Phase::AwaitingShim);
+    for alloc in placed {
+        *by_app.entry(partition.apps[alloc.app].id.clone()).or_default() += 1;
     }
-    let (count, all) = (node.allocs.len(), by_app.len());
+    let (count, all) = (node.placements() as usize, by_app.len());
     let apps = by_app.into_iter().take(NAMED);
     let apps = apps.map(|(app, count)| if count == 1 { app.to_string() } else { format!("{app} ({count})") });
     let foreign: Vec<String> = node.foreign_to_go().take(NAMED).map(|key| key.to_string()).collect();

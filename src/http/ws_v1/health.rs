@@ -180,7 +180,7 @@ fn check(views: &[View], wrong: Vec<&str>, scheduling_errors: u64, failed_nodes:
             "Check for negative resources in the nodes",
             "Nodes with negative resources: ",
             node_names(views, |node| {
-                [&node.allocated, &node.available, &node.capacity, &node.occupied]
+                [&**node.allocated(), &**node.available(), &node.capacity, &node.occupied]
                     .into_iter()
                     .any(Resource::has_negative)
             }),
@@ -195,7 +195,7 @@ fn check(views: &[View], wrong: Vec<&str>, scheduling_errors: u64, failed_nodes:
             "Consistency of data",
             "Check if node total resource = allocated resource + occupied resource + available resource",
             "Nodes with inconsistent data: ",
-            node_names(views, |node| node.capacity != node.allocated.plus(&node.occupied).plus(&node.available)),
+            node_names(views, |node| node.capacity != node.allocated().plus(&node.occupied).plus(node.available())),
         ),
         CheckView {
             name: "Reservation check",
@@ -376,7 +376,7 @@ fn node_names(views: &[View], fault: impl Fn(&crate::domain::node::Node) -> bool
 
 fn negative_partition(view: &View) -> bool {
     let partition = view.partition();
-    let used = partition.queues.get(partition.root).is_some_and(|root| root.allocated.has_negative());
+    let used = partition.queues.get(partition.root).is_some_and(|root| root.allocated().has_negative());
     used || partition.total.has_negative()
 }
 

@@ -58,7 +58,7 @@ fn node_view<'a>(view: &'a View, node: &'a Node) -> NodeView<'a> {
     let rows = node.allocs.iter().filter_map(|alloc| partition.allocs.get(*alloc));
     let shown = rows.filter(|row| row.phase != Phase::AwaitingShim);
     let allocations = Allocations::new(partition, shown);
-    let (allocated, available) = (node.placed(), node.available.plus(&node.asked.amount).pruned());
+    let (allocated, available) = (node.placed(), node.available().plus(&node.asked.amount).pruned());
     let reserved = node.reservations.iter().filter_map(|ask| partition.allocs.get(ask));
     let mut reservations: Vec<&str> = reserved.map(|row| &*row.spec.key).collect();
     reservations.sort_unstable();

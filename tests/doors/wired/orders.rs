@@ -156,6 +156,32 @@ async fn the_command_stops_several_and_shows_one() {
 }
 
 #[tokio::test]
+async fn orders_are_listed_where_their_queues_went_too() {
+    let listed = "/api/v1/partition/default/orders";
+    let server = Server::registered(&[]).await;
+    let (_, none) = server.get(listed).await;
+    assert_eq!(none, json!({"partition": "default", "orders": []}));
+    assert_eq!(run(&server, &["queue", "show"]).await, (Some(0), String::new(), String::new()));
+    assert_eq!(order(&server, "stop", json!({"reason": "billing"})).await.0, 200);
+    let (_, stopped) = server.get(listed).await;
+    assert_eq!(stopped["orders"][0]["state"], "Stopped", "{stopped}");
+    // The configuration drops the queue, and the order holds.
+    let config = CONFIG.replace("name: a", "name: b");
+    let (status, body) = server.send("PUT", "/si/v1/rm/rm-1/configuration", &json!({"config": config})).await;
+    assert_eq!(status, 200, "{body}");
+    let left = until(&server, listed, |listed| listed["orders"][0]["state"] == "absent").await;
+    let row = &left["orders"][0];
+    assert_eq!((&row["queue"], &row["order"], &row["by"]), (&json!("root.a"), &json!("stop"), &json!("an operator")));
+    assert_eq!((&row["reason"], row["since"].is_string()), (&json!("billing"), true));
+    let (status, out, err) = run(&server, &["queue", "show"]).await;
+    assert_eq!(status, Some(0), "{err}");
+    assert!(out.starts_with("root.a absent\n  stop of root.a by an operator since "), "{out}");
+    assert!(out.ends_with(": billing\n"), "{out}");
+    assert_eq!(run(&server, &["queue", "resume", "root.a"]).await.0, Some(0));
+    assert_eq!(server.get(listed).await.1["orders"], json!([]));
+}
+
+#[tokio::test]
 async fn of_two_at_once_one_holds_and_the_other_hears_of_it() {
     let data = tempfile::tempdir().expect("a directory");
     let server = with_data(data.path());

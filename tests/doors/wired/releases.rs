@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::{
-    shim::server::{Lines, Server},
+    common::LIMIT,
+    shim::server::{CONFIG, Lines, Server},
     wired::{
         metrics::until_there,
         rig::{until, with_data},
@@ -121,7 +122,7 @@ async fn after_a_restart_it_is_told_again_but_for_what_the_stream_is_about_to_ge
     let seen = server.get("/si/v1/rm/rm-1").await.1["lastSequence"].as_u64().expect("a number");
     server.program.kill();
 
-    let server = with_data(dir.path());
+    let mut server = with_data(dir.path());
     let mut stream = server.stream("?after=0").await;
     assert_eq!(release(&mut stream).await, told, "its line is kept");
     server.nodes(&["n2"]).await;
@@ -132,4 +133,25 @@ async fn after_a_restart_it_is_told_again_but_for_what_the_stream_is_about_to_ge
     let mut stream = server.stream(&format!("?after={seen}")).await;
     assert_eq!(release(&mut stream).await, told);
     assert_eq!(server.get(LISTED).await.1["releases"][0]["sent"], 2);
+    server.program.kill();
+
+    let server = with_data(dir.path());
+    assert_eq!(server.get(LISTED).await.1["releases"][0]["sent"], 2, "as often as before");
+}
+
+#[tokio::test]
+async fn a_change_of_patience_holds_for_what_waits_already() {
+    let long = [("rm.resendAfter", "10m"), ("rm.unconfirmedWarning", "10m"), ("health.checkInterval", "1s")];
+    let server = Server::registered(&long).await;
+    let mut stream = in_flight(&server).await;
+    let told = release(&mut stream).await;
+    let extra = json!({"rm.gracePeriod": "10m", "rm.resendAfter": "100ms", "rm.unconfirmedWarning": "100ms",
+        "health.checkInterval": "1s"});
+    let update = json!({"config": CONFIG, "extraConfig": extra});
+    let (status, body) = server.send("PUT", "/si/v1/rm/rm-1/configuration", &update).await;
+    assert_eq!((status, body), (200, json!({})));
+    // Lines with events come all the time.
+    let again = tokio::time::timeout(LIMIT, release(&mut stream)).await.expect("in time");
+    assert_eq!(again, told, "it is sent again");
+    until_there(&server, &["callboard_unconfirmed_releases_overdue 1"]).await;
 }

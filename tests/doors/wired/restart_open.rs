@@ -179,7 +179,7 @@ async fn gangs_in_every_state_are_as_they_were_with_all_counters_and_event_ids()
 }
 
 /// The next question, whatever else comes before.
-async fn question(stream: &mut Lines) -> Value {
+pub async fn question(stream: &mut Lines) -> Value {
     loop {
         let line = stream.next().await;
         if line.get("predicates").is_some() {
@@ -188,7 +188,7 @@ async fn question(stream: &mut Lines) -> Value {
     }
 }
 
-async fn answer(server: &Server, question: &Value) {
+pub async fn answer(server: &Server, question: &Value) {
     let body = json!({"id": question["id"], "success": true, "message": ""});
     assert_eq!(server.send("POST", "/si/v1/rm/rm-1/answers", &body).await.0, 202);
 }

@@ -52,7 +52,11 @@ async fn settings_are_shown_with_their_present_values() {
     let extra = json!({"rm.pauseTimeout": "7m", "rm.gracePeriod": "10m", "rm.bufferedCallbacks": "2000", "rm.itemsInFlight": "7"});
     let update = json!({"config": CONFIG, "extraConfig": extra});
     let (status, body) = server.send("PUT", "/si/v1/rm/rm-1/configuration", &update).await;
-    assert_eq!(status, 200, "{body}");
+    let warned = json!([{"line": 0, "column": 0, "rule": "CFG-116", "message":
+        "rm.itemsInFlight: it is read at registration alone: until the next one 1000000 stays in force (extraConfig)"}]);
+    assert_eq!((status, &body["warnings"]), (200, &warned), "of what has changed");
+    let log = server.program.log();
+    assert!(log.contains("configuration-note") && log.contains("rm.itemsInFlight: it is read at"), "{log}");
     let (_, updated) = server.get("/api/v1/settings").await;
     let items = row(&updated["resourceManagers"][0]["settings"], "rm.itemsInFlight");
     assert_eq!((&items["value"], &items["set"]), (&json!("1000000"), &json!(true)));

@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 use crate::{
     common,
     shim::server::{CONFIG, Server},
-    wired::rig::{application, asks, until, with_data},
+    wired::{
+        restart_open::{answer, question},
+        rig::{application, asks, until, with_data},
+    },
 };
 
 fn wait(of: &str, query: &str) -> String {
@@ -81,6 +84,37 @@ async fn a_node_is_not_empty_while_others_run_something_on_it() {
     };
     let (empty, ()) = tokio::join!(server.get(&path), goes);
     assert_eq!(empty.1["met"], true, "what is static stays: {}", empty.1);
+}
+
+#[tokio::test]
+async fn what_the_shim_is_still_asked_about_is_not_there_yet() {
+    let server = Server::start(&[]);
+    let body = json!({"rmID": "rm-1", "config": CONFIG});
+    assert_eq!(server.send("POST", "/si/v1/rm?predicates=true", &body).await.0, 200);
+    let mut stream = server.stream("?after=0").await;
+    server.nodes(&["n1"]).await;
+    application(&server, "app-1").await;
+    asks(&server, "app-1", &["k1"], 60).await;
+    let asked = question(&mut stream).await;
+    let met = async |of: &str, condition: &str| {
+        let (status, answer) = server.get(&wait(of, &format!("for={condition}&timeout=0s"))).await;
+        assert_eq!(status, 200, "{answer}");
+        answer
+    };
+    let status = "/api/v1/partition/default/resource/status";
+    let placed = met("application/app-1", "placed").await;
+    assert_eq!(placed["met"], false, "{placed}");
+    assert_eq!(met("node/n1", "empty").await["met"], true);
+    until(&server, status, |status| status["online"]["nodelist"] == "n1").await;
+    assert_eq!(server.get(status).await.1["allocated"]["nodelist"], "");
+    // Where it is to run nothing, the reason names nothing either.
+    let drained = met("node/n1", "drained").await;
+    assert_eq!(drained["why"], "it is not drained: new allocations go to it");
+    let path = wait("application/app-1", "for=placed&timeout=1m");
+    let (placed, ()) = tokio::join!(server.get(&path), answer(&server, &asked));
+    assert_eq!(placed.1["met"], true, "{}", placed.1);
+    assert_eq!(met("node/n1", "empty").await["why"], "1 allocation runs on it: app-1");
+    assert_eq!(server.get(status).await.1["allocated"]["nodelist"], "n1");
 }
 
 #[tokio::test]

@@ -316,7 +316,7 @@ impl Shim {
         let p = &snapshot.partition;
         assert!(p.audit().is_empty(), "{:#?}", p.audit());
         assert_eq!((p.allocations, p.placeholders, p.reservations), (0, 0, 0));
-        assert!(p.nodes.values().all(|node| node.allocated.is_zero()));
+        assert!(p.nodes.values().all(|node| node.allocated().is_zero()));
         assert_eq!(p.ugm.users().count(), 0);
         assert!(self.waiting().await.is_empty());
     }

@@ -223,7 +223,7 @@ fn a_shim_that_is_asked_decides_for_all() {
     env.refuse("g1-p1", "n1");
     env.answer_all();
     let root = &env.partition.queues[env.partition.root];
-    assert!(root.allocated.is_zero() && env.partition.allocations == 0);
+    assert!(root.allocated().is_zero() && env.partition.allocations == 0);
     assert!(env.heard().is_empty());
     // Agreed to by all, with a node that goes in between.
     env.refusals.clear();

@@ -389,9 +389,9 @@ impl Env {
     /// Nothing is charged to anybody.
     pub fn assert_empty(&self) {
         let root = &self.partition.queues[self.partition.root];
-        assert!(root.allocated.is_zero() && root.pending.is_zero() && root.preempting.is_zero(), "{root:#?}");
+        assert!(root.allocated().is_zero() && root.pending().is_zero() && root.preempting.is_zero(), "{root:#?}");
         assert_eq!((self.partition.allocations, self.partition.placeholders, self.partition.reservations), (0, 0, 0));
         assert_eq!(self.partition.ugm.users().count(), 0);
-        assert!(self.partition.nodes.values().all(|n| n.allocated.is_zero() && n.allocs.is_empty()));
+        assert!(self.partition.nodes.values().all(|n| n.allocated().is_zero() && n.allocs.is_empty()));
     }
 }

@@ -57,7 +57,7 @@ fn an_ask_that_fails_again_and_again_pauses_longer_each_time() {
         env.pass(pause - 1);
         assert_eq!(env.heard(), NOTHING, "before {pause} s");
         let root = &env.partition.queues[env.partition.root];
-        assert!(root.allocated.is_zero() && root.pending.is_positive());
+        assert!(root.allocated().is_zero() && root.pending().is_positive());
         env.pass(1);
         assert_eq!(env.heard(), ["new k1 on n1"], "after {pause} s");
         fails(&mut env, "k1");

@@ -280,7 +280,7 @@ fn keys_used_twice_change_the_ask_that_is_there() {
     env.ask(vec![Ask::new("app-1", "ph1", 10), Ask::new("app-1", "ph2", 5).group("tg").priority(9)]);
     let app = &env.partition.apps[env.partition.app_by_id["app-1"]];
     assert_eq!((app.by_seq.len(), app.gang.pending_placeholders), (2, 2));
-    assert_eq!(*app.pending, res(15, 15));
+    assert_eq!(*app.pending(), res(15, 15));
     env.node("n1", 100);
     assert_eq!(env.partition.placeholders, 2);
     end(env);
@@ -519,7 +519,7 @@ fn a_resized_placeholder_keeps_its_book() {
     env.ask(placeholders("app-1", 2));
     env.ask(vec![Ask::new("app-1", "ph1", 15).placeholder("tg")]);
     let app = &env.partition.apps[env.partition.app_by_id["app-1"]];
-    assert_eq!((&*app.gang.allocated, app.allocated.is_zero()), (&res(25, 25), true));
+    assert_eq!((&**app.gang.allocated(), app.allocated().is_zero()), (&res(25, 25), true));
     end(env);
 }
 

@@ -208,9 +208,9 @@ fn live(seed: u64, lives: usize, twin: bool) {
     let p = &stress.partition;
     let root = &p.queues[p.root];
     assert_eq!((p.allocations, p.placeholders, p.reservations), (0, 0, 0), "seed {seed}");
-    assert!(root.allocated.is_zero() && root.pending.is_zero(), "seed {seed}: {root:#?}");
+    assert!(root.allocated().is_zero() && root.pending().is_zero(), "seed {seed}: {root:#?}");
     assert_eq!((p.ugm.users().count(), p.app_by_id.len()), (0, 0), "seed {seed}");
-    assert!(p.nodes.values().all(|n| n.allocated.is_zero() && n.allocs.is_empty()), "seed {seed}");
+    assert!(p.nodes.values().all(|n| n.allocated().is_zero() && n.allocs.is_empty()), "seed {seed}");
     // Rows are used again: no life leaves one behind.
     assert!(p.allocs.values().next().is_none() && p.allocs.len() < SLOTS * 16, "seed {seed}: {} rows", p.allocs.len());
     println!("seed {seed}: {} lives in {rounds} rounds", stress.lives);

@@ -219,7 +219,7 @@ fn above(env: &Env) -> BTreeMap<(Arc<str>, ResourceType), i128> {
     let mut above = BTreeMap::new();
     for (_, row) in queues(env) {
         for (kind, max) in row.max.iter().flat_map(|max| max.iter()) {
-            let used = row.allocated.amount(kind);
+            let used = row.allocated().amount(kind);
             if used > max {
                 above.insert((row.path.clone(), kind.clone()), used);
             }
@@ -265,8 +265,8 @@ fn shown(env: &Env) -> BTreeMap<Arc<str>, String> {
             row.submit_acl,
             row.admin_acl,
             row.template,
-            row.allocated.pruned(),
-            row.pending.pruned(),
+            row.allocated().pruned(),
+            row.pending().pruned(),
             row.preempting.pruned(),
             row.running,
             row.priority,

@@ -152,6 +152,16 @@ fn a_drained_queue_tells_when_it_is_empty_and_stays_closed() {
     // Empty already.
     give(&mut env, "root.a", Some(OrderKind::Drain));
     assert_eq!(drained(&mut env).last().map(String::as_str), Some("root.a drained: it is empty"));
+    // What is told to one below is no news of it.
+    for kind in [Some(OrderKind::Stop), None] {
+        give(&mut env, "root.a.b", kind);
+        assert_eq!(drained(&mut env).len(), 1, "{kind:?}: the order alone");
+    }
+    give(&mut env, "root.a.b", Some(OrderKind::Drain));
+    assert_eq!(drained(&mut env).last().map(String::as_str), Some("root.a.b drained: it is empty"));
+    // Nor is a stop of what had drained.
+    give(&mut env, "root.a", Some(OrderKind::Stop));
+    assert_eq!(drained(&mut env).len(), 1);
 }
 
 #[test]

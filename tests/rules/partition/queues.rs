@@ -278,7 +278,7 @@ fn quotas_by_type() {
     assert_eq!(placed(&env), 3);
     // Above its quota in one type it still takes another.
     env.reload(&text("[{name: p, resources: {max: {vcore: 30m, memory: 20}}, queues: [{name: a}]}]", ""));
-    assert_eq!(queue(&env, "root.p").allocated, Resource::of(&[("memory", 1), ("vcore", 40)]));
+    assert_eq!(*queue(&env, "root.p").allocated(), Resource::of(&[("memory", 1), ("vcore", 40)]));
     env.ask(vec![
         Ask::new("one", "other", 1).sized(only("memory", 5)),
         Ask::new("one", "same", 1).sized(only("vcore", 1)),
@@ -445,10 +445,10 @@ fn a_leaf_that_becomes_a_parent_keeps_what_runs() {
     env.app("one", "root.a");
     env.ask(vec![Ask::new("one", "k", 10)]);
     env.reload(&text("[{name: a, queues: [{name: b}]}]", ""));
-    assert_eq!((queue(&env, "root.a").leaf, &*queue(&env, "root.a").allocated), (false, &res(10, 10)));
+    assert_eq!((queue(&env, "root.a").leaf, &**queue(&env, "root.a").allocated()), (false, &res(10, 10)));
     env.app("two", "root.a.b");
     env.ask(vec![Ask::new("two", "l", 10)]);
-    assert_eq!(queue(&env, "root.a").allocated, res(20, 20));
+    assert_eq!(*queue(&env, "root.a").allocated(), res(20, 20));
     env.release("one", "k", Termination::StoppedByRm);
     env.reload(&text("[{name: a}]", ""));
     env.remove_app("two");

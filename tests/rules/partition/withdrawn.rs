@@ -196,7 +196,7 @@ fn nor_does_it_hold_a_place_in_its_queue() {
     assert!(heard.contains(&"gang Completing".to_owned()), "{heard:?}");
     assert!(heard.contains(&"new k1 on n1".to_owned()), "the place is free at once: {heard:?}");
     let root = &env.partition.queues[env.partition.root];
-    assert!(root.allocating.is_empty() && root.allocated == res(5, 5));
+    assert!(root.allocating.is_empty() && *root.allocated() == res(5, 5));
 }
 
 #[test]

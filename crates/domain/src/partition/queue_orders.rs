@@ -109,29 +109,37 @@ impl Partition {
                 Some(order) => order.told_of(&path).into(),
                 None => "resumed".into(),
             };
+            let drains = order.as_ref().is_some_and(|order| order.kind == OrderKind::Drain);
             match order {
                 Some(order) => drop(self.orders.insert(path.clone(), order)),
                 None => drop(self.orders.remove(&path)),
             }
-            if self.queue_by_path.contains_key(&path) {
+            if let Some(ix) = self.queue_by_path.get(&path) {
                 let change = (Change::Set, Detail::QueueConfig);
                 cx.message(EventKind::Queue, &path, &"".into(), change, &told, None);
-                self.tell_drained(&path, cx);
+                // Of those above it was told when they became empty.
+                if drains && self.is_queue_empty(*ix) {
+                    say_drained(&path, cx);
+                }
             }
         }
     }
 
-    /// An application left a queue, or it is to be drained: where that leaves one empty that drains, an event says so.
+    /// An application left a queue: where that leaves one empty that drains, an event says so.
     pub(super) fn tell_drained(&self, path: &str, cx: &mut Cx) {
         let mut path = path;
         while let Some((ordered, order)) = self.order_for(path) {
             let empty = self.queue_by_path.get(ordered).is_some_and(|ix| self.is_queue_empty(*ix));
             if order.kind == OrderKind::Drain && empty {
-                let change = (Change::Set, Detail::QueueConfig);
-                cx.message(EventKind::Queue, ordered, &"".into(), change, "drained: it is empty", None);
+                say_drained(ordered, cx);
             }
             let Some((above, _)) = ordered.rsplit_once('.') else { return };
             path = above;
         }
     }
+}
+
+fn say_drained(queue: &Arc<str>, cx: &mut Cx) {
+    let change = (Change::Set, Detail::QueueConfig);
+    cx.message(EventKind::Queue, queue, &"".into(), change, "drained: it is empty", None);
 }

@@ -33,7 +33,7 @@ impl Shadow {
             }
         }
         // What is promised to asks that have preempted is theirs while their victims go, also where a limit holds them meanwhile.
-        if !partition.queues[partition.root].claimed.is_zero() {
+        if !partition.queues[partition.root].claimed().is_zero() {
             return;
         }
         // Whoever looks at everything anew finds nothing either.
@@ -74,7 +74,7 @@ impl Shadow {
         for path in ancestors(&app.queue_path) {
             let live = partition.queue_by_path.get(path).map(|ix| &partition.queues[*ix])?;
             // What is promised to others is theirs, and gangs that have begun come first.
-            if !live.claimed.is_zero() || !live.awaited.is_zero() {
+            if !live.claimed().is_zero() || !live.awaited.is_zero() {
                 return None;
             }
             let queue = queue_conf(conf, path)?;

@@ -103,7 +103,7 @@ fn shown<'a>(node: &'a Node, types: &[&ResourceType], target: Option<&'a Target>
         rank: target.map(|target| target.rank),
         host: target.map(|target| &*target.host),
         used: types.iter().map(used).collect(),
-        allocations: node.allocs.len() - node.asked.count as usize,
+        allocations: node.placements() as usize,
         reserved: !node.reservations.is_empty(),
         drained: (!node.schedulable()).then(|| why_drained(node.operator_drained, drain)),
         drained_since: drain.filter(|_| !node.schedulable()).map(|drain| time_text(drain.since)),

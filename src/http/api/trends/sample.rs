@@ -131,7 +131,7 @@ fn of_partition(view: &View, halt: Option<&Halt>, at: Nanos) -> Rows {
         Sampled { rows: Rows::default(), texts: Texts::default(), users: HashMap::new(), groups: HashMap::new() };
     let usage_shown = partition.usage();
     let waits =
-        || partition.app_by_id.values().filter_map(|ix| partition.apps.get(*ix)).filter(|app| !app.pending.is_zero());
+        || partition.app_by_id.values().filter_map(|ix| partition.apps.get(*ix)).filter(|app| !app.pending().is_zero());
     // Which group an application counts for.
     let mut groups: HashMap<Arc<str>, Arc<str>> = HashMap::new();
     // Who uses most is known before rows are made, so that there are never more of them than there may be.
@@ -143,7 +143,7 @@ fn of_partition(view: &View, halt: Option<&Halt>, at: Nanos) -> Rows {
         sampled.groups.insert(group.name, share(&group.root.usage, total));
     }
     for app in waits() {
-        let pending = share(&app.pending, total);
+        let pending = share(app.pending(), total);
         let group = groups.get(&app.id).map(|group| sampled.groups.entry(group.clone()).or_default());
         for all in group.into_iter().chain([sampled.users.entry(app.user.clone()).or_default()]) {
             *all = all.saturating_add(pending);
@@ -170,7 +170,7 @@ fn of_partition(view: &View, halt: Option<&Halt>, at: Nanos) -> Rows {
     }
     let mut explainer = Explainer::new(partition);
     for ix in partition.app_by_id.values() {
-        let Some(app) = partition.apps.get(*ix).filter(|app| !app.pending.is_zero()) else { continue };
+        let Some(app) = partition.apps.get(*ix).filter(|app| !app.pending().is_zero()) else { continue };
         let waiting: Vec<_> = explainer
             .application(*ix, at)
             .iter()
@@ -187,7 +187,7 @@ fn of_partition(view: &View, halt: Option<&Halt>, at: Nanos) -> Rows {
             people.extend(group.map(|(group, share)| (Subject::Group(group.clone(), queue.clone()), share)));
             people.retain(|(subject, share)| !sampled.rows.is_out(subject, *share));
             for (subject, share) in people {
-                sampled.add(&subject, share, Measure::Pending, &app.pending);
+                sampled.add(&subject, share, Measure::Pending, app.pending());
                 waiting.iter().for_each(|(key, asks)| sampled.rows.add(&subject, share, key.clone(), *asks));
             }
             let of_queue = partition.queue_by_path.get(queue).and_then(|ix| partition.queues.get(*ix));

@@ -113,17 +113,17 @@ fn look(env: &mut Env, what: &str) {
             Some(required) => required == node.id(),
             None => own || node.schedulable() && node.reservations.is_empty(),
         };
-        let fits = node.available.fits(&row.resource) && node.capacity.fits(&row.resource);
-        assert!(!(mine && fits && open(&root.allocated)), "{what}: k1 waits, and fits {}", node.id());
+        let fits = node.available().fits(&row.resource) && node.capacity.fits(&row.resource);
+        assert!(!(mine && fits && open(root.allocated())), "{what}: k1 waits, and fits {}", node.id());
         if told && own {
-            let mut room = node.available.value();
+            let mut room = node.available().value();
             for alloc in &node.allocs {
                 let leaving = &env.partition.allocs[*alloc];
                 if leaving.preempted {
                     room.add(&leaving.resource);
                 }
             }
-            let fits = room.fits(&row.resource) && open(&root.allocated.minus(&root.preempting));
+            let fits = room.fits(&row.resource) && open(&root.allocated().minus(&root.preempting));
             assert!(fits, "{what}: preempted for k1, which does not fit then: {room} {:?}", env.unconfirmed);
         }
     }

@@ -25,7 +25,8 @@ pub fn measure(partition: &Partition) -> Vec<i128> {
         let mut phi = 0;
         for queue in partition.queues.values().filter(|queue| queue.depth == depth) {
             for (kind, guaranteed) in queue.guaranteed.iter().flat_map(|g| g.iter().collect::<Vec<_>>()) {
-                let used = queue.allocated.amount(kind) - queue.preempting.amount(kind) + queue.claimed.amount(kind);
+                let used =
+                    queue.allocated().amount(kind) - queue.preempting.amount(kind) + queue.claimed().amount(kind);
                 phi += used.min(guaranteed);
             }
         }

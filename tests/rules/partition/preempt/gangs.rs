@@ -133,7 +133,7 @@ fn what_it_has_preempted_for_goes_where_it_does() {
     env.pass(40);
     env.confirm_all();
     assert_eq!(env.partition.placeholders, 3);
-    let used = env.partition.queues[env.partition.queue_by_path["root.p"]].allocated.value();
+    let used = env.partition.queues[env.partition.queue_by_path["root.p"]].allocated().value();
     assert!(res(100, 100).fits(&used), "{used}");
     env.remove_app("gang");
     // One is withdrawn, or the whole: the room is anybody's.

@@ -108,7 +108,7 @@ fn short(env: &Env, queue: &str, ask: &Resource) -> Resource {
         let row = &env.partition.queues[ix];
         for (kind, amount) in ask.iter() {
             if let Some(max) = row.max.as_ref().and_then(|max| max.get(kind)) {
-                let missing = row.allocated.amount(kind) + amount - max;
+                let missing = row.allocated().amount(kind) + amount - max;
                 if missing > short.amount(kind) {
                     short.set(kind.clone(), missing);
                 }
@@ -345,13 +345,13 @@ fn choose_in_world(
     let spare = b.guaranteed.as_ref().map(|guaranteed| {
         let mut spare = Resource::new();
         for (kind, least) in guaranteed.iter() {
-            spare.set(kind.clone(), b.allocated.amount(kind) - least);
+            spare.set(kind.clone(), b.allocated().amount(kind) - least);
         }
         spare
     });
     let mut best: Option<(Harm, Vec<String>)> = None;
     for node in env.partition.nodes.values().filter(|node| node.capacity.fits(&need)) {
-        let missing = gap(&need, &node.available);
+        let missing = gap(&need, node.available());
         let found = least(&env, &all, (&node.spec.id, &missing), &short, spare.as_ref());
         let Some(found) = found else { continue };
         // Where there is room only the queues are short, and less cannot be missing.
@@ -411,7 +411,7 @@ proptest! {
         let need = res(wanted.0, wanted.1);
         let node = &env.partition.nodes[env.partition.node_by_id["n0"]];
         prop_assume!(node.capacity.fits(&need));
-        let missing = gap(&need, &node.available);
+        let missing = gap(&need, node.available());
         let mut expected = match missing.is_empty() {
             true => Vec::new(),
             false => least(&env, &all, ("n0", &missing), &Resource::new(), None).map(|(_, keys)| keys).unwrap_or_default(),

@@ -14,7 +14,7 @@ fn a_victim_that_comes_back_at_once_does_not_get_its_place_back() {
     assert_eq!(settle(&mut env), 2, "40 of the guarantee of 50");
     // What came back may take nothing from a.
     let a = env.partition.queue_by_path["root.a"];
-    assert_eq!(env.partition.queues[a].allocated.total(), 80);
+    assert_eq!(env.partition.queues[a].allocated().total(), 80);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn two_queues_below_their_guarantees_leave_each_other_alone() {
     // a has 100, 20 more than it is guaranteed.
     assert_eq!(settle(&mut env), 1);
     let b = env.partition.queue_by_path["root.b"];
-    assert_eq!(env.partition.queues[b].allocated.total(), 40);
+    assert_eq!(env.partition.queues[b].allocated().total(), 40);
 }
 
 #[test]

@@ -188,7 +188,7 @@ fn a_parent_divides_among_those_above_their_guarantees() {
     assert_eq!([count(&env, "a"), count(&env, "b"), count(&env, "c"), count(&env, "d")], [21, 12, 67, 0]);
     env.confirm_all();
     let p = env.partition.queue_by_path["root.p"];
-    assert_eq!(env.partition.queues[p].allocated.total(), 2 * 40);
+    assert_eq!(env.partition.queues[p].allocated().total(), 2 * 40);
     env.heard();
     env.pass(9);
     assert_eq!(env.heard(), Vec::<String>::new());
@@ -208,7 +208,7 @@ fn settled(env: &mut Env) -> i128 {
         env.confirm_all();
     }
     let queue = &env.partition.queues[env.partition.queue_by_path["root.p"]];
-    queue.allocated.amount(&callboard::domain::resources::MEMORY)
+    queue.allocated().amount(&callboard::domain::resources::MEMORY)
 }
 
 #[test]
@@ -312,7 +312,7 @@ proptest! {
         env.ask(sizes.iter().enumerate().map(keyed).collect());
         let used = |env: &Env, path: &str| {
             let queue = &env.partition.queues[env.partition.queue_by_path[path]];
-            queue.allocated.amount(&callboard::domain::resources::MEMORY) as i64
+            queue.allocated().amount(&callboard::domain::resources::MEMORY) as i64
         };
         let before: Vec<i64> = (0..3).map(|n| used(&env, &path(n))).collect();
         env.reload(&parent(max, &tree));

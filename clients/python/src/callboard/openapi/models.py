@@ -222,6 +222,15 @@ class Foreign(TypedDict):
     resource: NotRequired[Amounts]
 
 
+class GivenOrder(TypedDict):
+    by: str
+    order: str
+    queue: str
+    reason: str
+    since: str
+    state: str
+
+
 class GroupStatus(TypedDict):
     applied: NotRequired[int | None]
     bytes: int
@@ -956,6 +965,11 @@ class QueueDoor(TypedDict):
     refusals: list[AppRefusal]
     refused: int
     state: str
+
+
+class QueueOrders(TypedDict):
+    orders: list[GivenOrder]
+    partition: str
 
 
 class QueuePlan(TypedDict):

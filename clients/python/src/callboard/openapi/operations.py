@@ -184,6 +184,10 @@ class Api(Door):
             "models.NodesInShort", await self._call("GET", f"/api/v1/partition/{quote(partition)}/nodes", query={"node": node})
         )
 
+    async def orders(self, partition: str) -> models.QueueOrders:
+        """GET `/api/v1/partition/{partition}/orders`."""
+        return cast("models.QueueOrders", await self._call("GET", f"/api/v1/partition/{quote(partition)}/orders"))
+
     async def queue(self, partition: str, queue: str) -> models.QueueDoor:
         """GET `/api/v1/partition/{partition}/queue/{queue}`."""
         return cast("models.QueueDoor", await self._call("GET", f"/api/v1/partition/{quote(partition)}/queue/{quote(queue)}"))

@@ -1,12 +1,33 @@
 //! The books: what is allocated, free, pending, promised and on its way out, of nodes, queues and applications.
 //!
 //! `check` reads every limit; `charge`, `refund`, `hand_over` and `resize` cannot fail. So a placement is in all books or in
-//! none, and nobody else can change an [`Amount`]:
+//! none, and nobody else can add to an [`Amount`] or take from it, not even where it is his own:
 //!
 //! ```compile_fail,E0596
 //! use callboard_domain::{Partition, resources::Resource};
 //! fn give_away(partition: &mut Partition) {
-//!     partition.queues[0].allocated.sub(&Resource::new());
+//!     partition.queues[partition.root].allocated().clone().sub(&Resource::new());
+//! }
+//! ```
+//!
+//! Nor can one of a row be replaced outside of this crate, by nothing or by a copy, of which there are some, since rows are copied
+//! on write. (A row as a whole can; within the crate an amount can be, too, and `Trial` alone does that, which puts back what was there.)
+//!
+//! ```compile_fail,E0616
+//! fn take(partition: &mut callboard_domain::Partition) {
+//!     std::mem::take(&mut partition.queues[partition.root].allocated);
+//! }
+//! ```
+//!
+//! ```compile_fail,E0616
+//! fn overwrite(partition: &mut callboard_domain::Partition, node: callboard_domain::types::NodeIx) {
+//!     partition.nodes[node].available = partition.nodes[node].allocated().clone();
+//! }
+//! ```
+//!
+//! ```compile_fail,E0594
+//! fn through_a_reader(partition: &mut callboard_domain::Partition) {
+//!     *partition.queues[partition.root].allocated() = Default::default();
 //! }
 //! ```
 

@@ -1,5 +1,5 @@
-//! What it costs to try a change, and to say when an ask will be placed, with 10,000 nodes and 100,000 allocations. Figures, not a test of
-//! the machine: `cargo test --release -p callboard-domain --test whatif_cost -- --ignored --nocapture`.
+//! What it costs to try a change, and to say when an ask will be placed, with 10,000 nodes and 100,000 allocations:
+//! `cargo bench -p callboard-domain --bench whatif_cost`.
 
 use std::{sync::Arc, time::Instant};
 
@@ -103,9 +103,7 @@ fn lasted() -> Lasted {
     lasted
 }
 
-#[test]
-#[ignore = "prints figures"]
-fn figures() {
+fn main() {
     let (partition, lasted) = (full(), lasted());
     let bounds = [Bounds { decisions: 400_000, stop: &never }; 2];
     for (what, change, seconds) in

@@ -1,6 +1,5 @@
 //! What it costs to write a partition down, in processor time of the thread where the system tells it (Linux), so that others on the
-//! machine count little. Figures, not a test of the machine:
-//! `cargo test --release -p callboard-domain --test record_cost -- --ignored --nocapture`.
+//! machine count little: `cargo bench -p callboard-domain --bench record_cost`.
 
 use std::{
     collections::BTreeMap,
@@ -96,9 +95,7 @@ fn timed<T>(sum: &mut Duration, work: impl FnOnce() -> T) -> T {
     result
 }
 
-#[test]
-#[ignore = "it measures"]
-fn figures() {
+fn main() {
     for tags in [false, true] {
         let conf = config::load(CONFIG).expect("valid").partitions[0].clone();
         let (mut effects, mut writer, mut digest) = (Vec::new(), Writer::new(), Digest::default());

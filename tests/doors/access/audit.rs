@@ -124,6 +124,31 @@ async fn a_tokens_file_that_changes_is_in_the_log() {
 }
 
 #[tokio::test]
+async fn changes_of_those_who_send_too_many_are_counted() {
+    let server = Server::start(&["--set", "http.requestsPerSecond=1"]);
+    let body = json!({"rmID": "rm-1", "config": CONFIG});
+    let channel = Channel::from_shared(server.address("grpc")).unwrap().connect().await.unwrap();
+    let (mut http, mut grpc) = (0, 0);
+    for _ in 0..6 {
+        http += u64::from(server.send("shim", "POST", "/si/v1/rm", Some(&body)).await.status() == 429);
+        grpc += u64::from(register(&channel, "second").await == Code::ResourceExhausted);
+    }
+    assert!(http > 0 && grpc > 0, "{http} {grpc}");
+    // Reading is not told of, turned away or not.
+    for _ in 0..4 {
+        server.status("viewer", "GET", "/ws/v1/clusters").await;
+    }
+    let rows = rows(&server).await;
+    let of = |who: &str| {
+        let own = rows.iter().filter(|row| row["who"] == who && row["outcome"] == "refused");
+        own.map(|row| json!([row["action"], row["count"]])).collect::<Vec<_>>()
+    };
+    assert_eq!(of("shim"), [json!(["POST /si/v1/rm", http])]);
+    assert_eq!(of("second"), [json!(["/si.v1.Scheduler/RegisterResourceManager", grpc])]);
+    assert!(of("viewer").is_empty());
+}
+
+#[tokio::test]
 async fn a_configuration_has_its_checksum_and_a_failure_its_reason() {
     let server = Server::start(&[]);
     server.register().await;

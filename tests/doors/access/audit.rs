@@ -124,6 +124,31 @@ async fn a_tokens_file_that_changes_is_in_the_log() {
 }
 
 #[tokio::test]
+async fn a_signal_is_told_with_all_that_came_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (config, tokens) = (path("queues.yaml"), path("tokens"));
+    std::fs::write(&config, CONFIG).unwrap();
+    std::fs::write(&tokens, standard()).unwrap();
+    let server = Server::start_in(dir, &["--config", &config, "--tokens", &tokens]);
+    let told = async |outcome: &'static str, parts: &[&str]| {
+        server.signal("HUP");
+        let is_it = |row: &Value| {
+            let detail = row["detail"].as_str().unwrap_or_default();
+            row["who"] == "SIGHUP" && row["outcome"] == outcome && parts.iter().all(|part| detail.contains(part))
+        };
+        until(|| async { rows(&server).await.iter().any(is_it) }).await;
+    };
+    let checksum = format!("checksum {}", checksum());
+    told("done", &[&checksum, "5 tokens"]).await;
+    std::fs::write(&tokens, "king x").unwrap();
+    told("failed", &[&checksum, "line 1"]).await;
+    std::fs::write(&tokens, standard()).unwrap();
+    std::fs::write(&config, "partitions: 7").unwrap();
+    told("failed", &["cannot unmarshal", "5 tokens"]).await;
+}
+
+#[tokio::test]
 async fn changes_of_those_who_send_too_many_are_counted() {
     let server = Server::start(&["--set", "http.requestsPerSecond=1"]);
     let body = json!({"rmID": "rm-1", "config": CONFIG});

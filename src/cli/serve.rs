@@ -29,6 +29,7 @@ use std::{
 use self::{
     access::{Access, AccessArgs},
     cluster::ClusterArgs,
+    log::Format,
     signals::{Signals, wait},
     traces::TraceArgs,
 };
@@ -207,12 +208,13 @@ impl Door {
     }
 }
 
-/// Serves until SIGTERM or SIGINT. Whatever keeps it from starting is one line on stderr.
+/// Serves until SIGTERM or SIGINT. Whatever keeps it from starting is one line on stderr, as those of the log are.
 pub fn run(args: ServeArgs) -> ExitCode {
-    log::start(args.log_format);
+    let format = args.log_format;
+    log::start(format);
     // Before anything asks how many connections there may be.
     limits::raise_descriptors();
-    panics::install();
+    panics::install(format);
     // Not dropped: that would wait for whatever still reads or writes a file, which may hang.
     let system = actix::System::new();
     match system.block_on(serve(args)) {
@@ -222,7 +224,11 @@ pub fn run(args: ServeArgs) -> ExitCode {
             std::process::exit(0)
         }
         Err(error) => {
-            out::note(format_args!("callboard: {error:#}"));
+            if format == Format::Json && tracing::enabled!(tracing::Level::ERROR) {
+                tracing::error!(code = "not-served", "{error:#}");
+            } else {
+                out::note(format_args!("callboard: {error:#}"));
+            }
             std::process::exit(1)
         }
     }

@@ -14,6 +14,7 @@ use crate::{
         certificate::{Authorities, Certificate},
         watch::Watched,
     },
+    cli::url,
     domain::words::plural,
     http::origins::{Origin, Origins},
 };
@@ -38,8 +39,8 @@ pub struct AccessArgs {
     #[arg(long, env = "CALLBOARD_INSECURE")]
     pub insecure: bool,
     /// Pages of this origin, such as https://board.example, may use the HTTP doors; without tokens these answer to its name too
-    #[arg(long, value_name = "ORIGIN", env = "CALLBOARD_ALLOW_ORIGIN", value_delimiter = ',')]
-    pub allow_origin: Vec<Origin>,
+    #[arg(long, value_name = "ORIGIN", env = "CALLBOARD_ALLOW_ORIGIN", value_parser = url::option, value_delimiter = ',')]
+    pub allow_origin: Vec<String>,
     #[command(flatten)]
     pub oidc: OidcArgs,
 }
@@ -97,7 +98,10 @@ impl Access {
                 Some(_) => {}
             }
         }
-        let access = Access { tokens, certificate, clients, issuer, watched, allowed: args.allow_origin.clone() };
+        // Here, as what is wrong with an option is told with all that was given.
+        let allowed: Result<Vec<Origin>, String> = args.allow_origin.iter().map(|origin| origin.parse()).collect();
+        let allowed = allowed.map_err(|why| anyhow!("--allow-origin: {why}"))?;
+        let access = Access { tokens, certificate, clients, issuer, watched, allowed };
         access.look_for_tokens();
         Ok(access)
     }

@@ -122,6 +122,10 @@ async fn a_listed_origin_may_do_what_the_own_page_may() {
     assert_eq!(ask(&server, "GET", "/api/v1/overview", &[("origin", "https://evil.example")], "").await.0, 403);
     let refused = crate::access::rig::program(&["serve", "--ephemeral", "--allow-origin", "*"]).output().expect("runs");
     assert!(String::from_utf8_lossy(&refused.stderr).contains("is not an origin such as"), "{refused:?}");
+    let named = ["serve", "--ephemeral", "--allow-origin", "ftp://us3r:pazz@h"];
+    let refused = crate::access::rig::program(&named).output().expect("runs");
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(told.contains("is not an origin such as") && !told.contains("pazz"), "{told}");
 }
 
 /// A page of nothing, on a port of its own, for as long as the test runs.

@@ -9,11 +9,11 @@ pub mod oidc;
 pub mod options;
 mod panics;
 mod service;
+mod signals;
 pub mod traces;
 
 use std::{
     collections::BTreeMap,
-    convert::Infallible,
     fs,
     io::{self, Write as _},
     net::{Ipv4Addr, SocketAddr},
@@ -29,20 +29,19 @@ use std::{
 use self::{
     access::{Access, AccessArgs},
     cluster::ClusterArgs,
+    log::Format,
+    signals::{Signals, wait},
     traces::TraceArgs,
 };
 use actix::{Actor as _, Arbiter};
 use actix_web::{dev::ServerHandle, web::ServiceConfig};
 use anyhow::{Context as _, bail};
 use clap::Args;
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    task::spawn_blocking,
-};
+use tokio::task::spawn_blocking;
 
 use super::{out, validate};
 use crate::{
-    access::{Audit, Rates, audit::Entry},
+    access::Rates,
     actors::{
         event::EventActor,
         journal::Journals,
@@ -55,7 +54,7 @@ use crate::{
         extra::{SUBSYSTEMS, Settings},
         table::{self, Scope, bytes_from},
     },
-    domain::{DOMAIN_VERSION, duration, event_settings::EventSettings, journal, words::plural},
+    domain::{DOMAIN_VERSION, duration, event_settings::EventSettings, journal},
     grpc,
     http::{
         api,
@@ -74,8 +73,6 @@ use crate::{
     },
 };
 
-/// Faults of a configuration that a log tells one by one.
-const FAULTS: usize = 20;
 /// Everything has ended by then.
 const SHUTDOWN: Duration = Duration::from_millis(4_500);
 
@@ -211,12 +208,13 @@ impl Door {
     }
 }
 
-/// Serves until SIGTERM or SIGINT. Whatever keeps it from starting is one line on stderr.
+/// Serves until SIGTERM or SIGINT. Whatever keeps it from starting is one line on stderr, as those of the log are.
 pub fn run(args: ServeArgs) -> ExitCode {
-    log::start(args.log_format);
+    let format = args.log_format;
+    log::start(format);
     // Before anything asks how many connections there may be.
     limits::raise_descriptors();
-    panics::install();
+    panics::install(format);
     // Not dropped: that would wait for whatever still reads or writes a file, which may hang.
     let system = actix::System::new();
     match system.block_on(serve(args)) {
@@ -226,7 +224,11 @@ pub fn run(args: ServeArgs) -> ExitCode {
             std::process::exit(0)
         }
         Err(error) => {
-            out::note(format_args!("callboard: {error:#}"));
+            if format == Format::Json && tracing::enabled!(tracing::Level::ERROR) {
+                tracing::error!(code = "not-served", "{error:#}");
+            } else {
+                out::note(format_args!("callboard: {error:#}"));
+            }
             std::process::exit(1)
         }
     }
@@ -372,7 +374,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     }
     audit.close();
     // On another thread: they are sent from this one.
-    let _ = tokio::task::spawn_blocking(move || topology.traces.end()).await;
+    let _ = spawn_blocking(move || topology.traces.end()).await;
     if !closed {
         bail!("not all logs are on the disk: what is missing was told to nobody, and a start goes on without it");
     }
@@ -515,148 +517,6 @@ fn default_config(file: Option<&Path>, again: bool) -> anyhow::Result<LoadedConf
         tracing::warn!(code = "configuration-note", "{}: {warning}", named());
     }
     Ok(config)
-}
-
-/// When nothing more comes from standard input.
-async fn stdin_ended() {
-    let (ended, waits) = tokio::sync::oneshot::channel::<()>();
-    // A thread of its own: one of the runtime's would be waited for at the end.
-    let reader = thread::Builder::new().name("stdin".to_owned()).spawn(move || {
-        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-        drop(ended);
-    });
-    match reader {
-        Ok(_) => drop(waits.await),
-        Err(error) => {
-            tracing::warn!(code = "stdin-not-read", %error, "--end-with-stdin: standard input cannot be read; a signal ends the server");
-            std::future::pending().await
-        }
-    }
-}
-
-/// What a server is told by signals: to end, to read files again.
-struct Signals {
-    ends: Ends,
-    hangup: Signal,
-}
-
-/// Those that end it.
-struct Ends {
-    term: Signal,
-    int: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Signals> {
-        let ends = Ends { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? };
-        Ok(Signals { ends, hangup: signal(SignalKind::hangup())? })
-    }
-}
-
-impl Ends {
-    /// Until one of them comes; gives which.
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.term.recv() => "SIGTERM",
-            _ = self.int.recv() => "SIGINT",
-        }
-    }
-}
-
-/// Until a signal, or the end of standard input, ends the server; gives which.
-async fn wait(
-    Signals { mut ends, mut hangup }: Signals,
-    topology: &Arc<Topology>,
-    config: Option<&Path>,
-    end_with_stdin: bool,
-    access: &Access,
-    audit: &Audit,
-) -> anyhow::Result<&'static str> {
-    // Beside what is read again: a file, or a resource manager, may hang.
-    tokio::select! {
-        cause = ends.next() => Ok(cause),
-        () = stdin_ended(), if end_with_stdin => Ok("the end of standard input"),
-        never = read_again(&mut hangup, topology, config, access, audit) => match never {},
-    }
-}
-
-/// Reads files again whenever a signal says so.
-async fn read_again(
-    hangup: &mut Signal,
-    topology: &Arc<Topology>,
-    config: Option<&Path>,
-    access: &Access,
-    audit: &Audit,
-) -> Infallible {
-    loop {
-        hangup.recv().await;
-        let files = access.clone();
-        let tokens = spawn_blocking(move || files.reload()).await.unwrap_or_default();
-        let note = |outcome: &str, detail: String| {
-            audit.note(Entry {
-                door: "signal".to_owned(),
-                who: "SIGHUP".to_owned(),
-                action: "read files again".to_owned(),
-                detail: [Some(detail), tokens.clone()].into_iter().flatten().collect::<Vec<_>>().join("; "),
-                outcome: outcome.to_owned(),
-                ..Entry::default()
-            });
-        };
-        match config {
-            Some(file) => match reload(topology, file).await {
-                Ok(checksum) => note("done", format!("--config {}: checksum {checksum}", file.display())),
-                Err(error) => note("failed", format!("{error:#}")),
-            },
-            None if access.has_files() => note("done", "tokens and certificates".to_owned()),
-            None => {
-                tracing::warn!(code = "nothing-to-reload", "SIGHUP: started without --config, nothing to read again")
-            }
-        }
-    }
-}
-
-/// Gives the checksum of the new configuration.
-async fn reload(topology: &Arc<Topology>, file: &Path) -> anyhow::Result<String> {
-    let path = file.to_owned();
-    match spawn_blocking(move || default_config(Some(&path), true)).await? {
-        Ok(config) => {
-            let checksum = config.checksum.clone();
-            tracing::info!(file = %file.display(), checksum, "configuration read again");
-            let (in_force, refused) = topology.reload_default(config).await;
-            if !in_force {
-                tracing::warn!(
-                    code = "configuration-shared",
-                    "SIGHUP: {} is read, and not in force: another configuration holds for all servers of the cluster (callboard cluster config get)",
-                    file.display()
-                );
-            }
-            for (rm, refusal) in refused {
-                tracing::error!(code = "configuration-refused", rm = &*rm, "{}", refusal.detail);
-            }
-            Ok(checksum)
-        }
-        Err(error) => {
-            tell_faults(file, &error);
-            tracing::error!(code = "configuration-refused", "SIGHUP: {error:#}; the configuration stays as it is");
-            Err(error)
-        }
-    }
-}
-
-/// What `callboard validate` says of the file, as far as a log is the place for it.
-fn tell_faults(file: &Path, error: &anyhow::Error) {
-    let Some(refused) = error.downcast_ref::<config::Refused>() else { return };
-    for fault in refused.faults.iter().take(FAULTS) {
-        tracing::error!(code = "configuration-refused", "{}:{fault}", file.display());
-    }
-    if let more @ 1.. = refused.faults.len().saturating_sub(FAULTS) {
-        let file = file.display();
-        tracing::error!(
-            code = "configuration-refused",
-            "{}: callboard validate {file} lists all",
-            plural(more, "more fault")
-        );
-    }
 }
 
 /// Ends in an orderly way. False: not all of the logs is on the disk.

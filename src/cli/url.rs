@@ -46,7 +46,9 @@ mod tests {
     #[test]
     fn no_option_keeps_them() {
         fn addresses(command: &Command, found: &mut Vec<(String, Arg)>) {
-            let named = |arg: &&Arg| arg.get_value_names().unwrap_or_default().iter().any(|name| name.contains("URL"));
+            let named = |arg: &&Arg| {
+                arg.get_value_names().unwrap_or_default().iter().any(|name| name.contains("URL") || name == "ORIGIN")
+            };
             found.extend(command.get_arguments().filter(named).map(|arg| (command.get_name().to_owned(), arg.clone())));
             command.get_subcommands().for_each(|sub| addresses(sub, found));
         }

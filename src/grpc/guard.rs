@@ -214,6 +214,12 @@ impl<S> Guarded<S> {
             ..audit::Request::new("grpc", caller, address, name.to_owned(), name.to_owned())
         };
         let change = change(request.uri().path());
+        // Counted, so that whoever guesses tokens does not fill the log.
+        let count_refused = |caller: Option<&Caller>| {
+            if let Some((name, _)) = change {
+                self.audit.count(&asked(caller, name), "refused");
+            }
+        };
         let caller = match need {
             None => Caller::Anyone,
             Some(role) => {
@@ -224,16 +230,14 @@ impl<S> Guarded<S> {
                 let who = caller.as_ref().unwrap_or(&Caller::Anyone);
                 if let Err(wait) = self.rates.admit(|| who.key(address)) {
                     self.refused.grpc(RATE);
+                    count_refused(caller.as_ref().ok());
                     return refuse(too_many(&who.identity(address), wait));
                 }
                 let known = caller.as_ref().ok().cloned();
                 match caller.and_then(|caller| caller.needs(role).map(|()| caller)) {
                     Ok(caller) => caller,
                     Err(denied) => {
-                        if let Some((name, _)) = change {
-                            // Counted, so that whoever guesses tokens does not fill the log.
-                            self.audit.count(&asked(known.as_ref(), name), "refused");
-                        }
+                        count_refused(known.as_ref());
                         tracing::debug!(path = request.uri().path(), "{denied}");
                         self.refused.grpc(denied.reason());
                         return refuse(denied.into());
@@ -248,6 +252,7 @@ impl<S> Guarded<S> {
                 Ok(call) => Some(call),
                 Err(open) => {
                     self.refused.grpc(RATE);
+                    count_refused(Some(&caller));
                     return refuse(too_many_connections(&caller.identity(address), open));
                 }
             },

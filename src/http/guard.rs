@@ -145,6 +145,22 @@ fn outcome(status: StatusCode) -> &'static str {
     }
 }
 
+/// A change that was turned away before anything saw it is counted, so that whoever guesses tokens does not fill the audit log.
+pub fn count_refused(request: &ServiceRequest, doors: &Doors, caller: Option<&Caller>) {
+    let (method, path) = (request.method(), request.uri().path());
+    if record(method, &need(method, path), path) != Record::None {
+        let asked = audit::Request { kind: kind(request.request()), ..asked(request, caller) };
+        doors.audit.count(&asked, "refused");
+    }
+}
+
+fn asked(request: &ServiceRequest, caller: Option<&Caller>) -> audit::Request {
+    let address = request.peer_addr().map(|address| address.ip());
+    let action = format!("{} {}", request.method(), request.uri().path());
+    // What is carried out, as most is, is told with its path.
+    audit::Request::new("http", caller, address, action, String::new())
+}
+
 /// What the audit log says of a request.
 pub fn note(request: &HttpRequest, text: impl Into<String>) {
     if let Some(detail) = request.extensions().get::<Detail>() {
@@ -228,12 +244,6 @@ async fn guarded(
         return Ok(request.into_response(response));
     }
     let kept = record(request.method(), &need, request.uri().path());
-    let asked = |request: &ServiceRequest, caller: Option<&Caller>| {
-        let address = request.peer_addr().map(|address| address.ip());
-        let action = format!("{} {}", request.method(), request.uri().path());
-        // What is carried out, as most is, is told with its path.
-        audit::Request { trace, ..audit::Request::new("http", caller, address, action, String::new()) }
-    };
     let shown = request.conn_data::<Shown>().cloned().unwrap_or_default();
     let identify = |request: &HttpRequest| Caller::identify(doors.tokens.as_deref(), token(request), &shown);
     let caller = match &need {
@@ -246,6 +256,7 @@ async fn guarded(
             let seat = request.conn_data::<Seat>().filter(|_| caller.is_ok());
             if let Some(full) = seat.and_then(|seat| seat.admit(|| who.key(address)).err()) {
                 doors.refused.http(RATE);
+                count_refused(&request, &doors, caller.as_ref().ok());
                 let (detail, payload) = (full.told(&who.identity(address)), request.take_payload());
                 let mut response = refused(request.request(), payload, full.status(), detail).await;
                 response.head_mut().set_connection_type(ConnectionType::Close);
@@ -253,6 +264,7 @@ async fn guarded(
             }
             if let Err(wait) = doors.rates.admit(|| who.key(address)) {
                 doors.refused.http(RATE);
+                count_refused(&request, &doors, caller.as_ref().ok());
                 let (who, payload) = (who.identity(address), request.take_payload());
                 let mut response = too_many(request.request(), payload, &who, wait).await;
                 close_unless_known(caller.is_ok(), &doors, response.head_mut());
@@ -266,12 +278,7 @@ async fn guarded(
         Err(denied) => {
             tracing::debug!(method = %request.method(), path = request.path(), "{denied}");
             doors.refused.http(denied.reason());
-            if kept != Record::None {
-                // Counted, so that whoever guesses tokens does not fill the log.
-                let known = identify(request.request()).ok();
-                let asked = audit::Request { kind: kind(request.request()), ..asked(&request, known.as_ref()) };
-                doors.audit.count(&asked, "refused");
-            }
+            count_refused(&request, &doors, identify(request.request()).ok().as_ref());
             let payload = request.take_payload();
             let mut response = refusal(request.request(), payload, &denied).await;
             close_unless_known(!denied.is_unknown(), &doors, response.head_mut());
@@ -279,7 +286,7 @@ async fn guarded(
         }
     };
     let lease = caller.lease(doors.tokens.as_ref(), &shown);
-    let asked = (kept != Record::None).then(|| asked(&request, Some(&caller)));
+    let asked = (kept != Record::None).then(|| audit::Request { trace, ..asked(&request, Some(&caller)) });
     if let Some(asked) = asked.as_ref().filter(|_| kept == Record::Noted) {
         request.extensions_mut().insert(asked.detail.clone());
     }

@@ -16,6 +16,7 @@ use actix_web::{
 };
 
 use super::{doors::Doors, guard, route::Route, routes, ws_v1::url};
+use crate::access::Caller;
 
 /// Says where a request comes from; pages cannot set it, and not all browsers send it.
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -203,6 +204,8 @@ pub async fn gate(
         Err(stranger) => {
             tracing::debug!(method = %request.method(), path = request.path(), "{stranger}");
             doors.refused.http("origin");
+            // Without tokens, as only then anybody is a stranger.
+            guard::count_refused(&request, &doors, Some(&Caller::Anyone));
             let payload = request.take_payload();
             let response = guard::refused(request.request(), payload, stranger.status(), stranger.to_string()).await;
             request.into_response(response)

@@ -183,6 +183,20 @@ async fn the_log_begins_with_version_and_settings_and_can_be_json() {
     assert!(!log.contains("actix_"), "nothing that only the libraries need: {log}");
 }
 
+#[test]
+fn a_server_that_does_not_start_says_so_as_the_log_says_things() {
+    let tried = |more: &[&str]| {
+        let args = [&["serve", "--ephemeral", "--config", "/no/such/file"], more].concat();
+        let done = crate::common::command(&args).output().expect("it runs");
+        assert_eq!(done.status.code(), Some(1));
+        String::from_utf8(done.stderr).expect("text")
+    };
+    let text = tried(&[]);
+    let why = text.strip_prefix("callboard: ").expect("what it says").trim_end();
+    let json: Value = serde_json::from_str(&tried(&["--log-format", "json"])).expect("one line");
+    assert_eq!((&json["level"], &json["code"], &json["message"]), (&"ERROR".into(), &"not-served".into(), &why.into()));
+}
+
 mod audit {
     use super::*;
     use crate::common::command;

@@ -15,6 +15,22 @@ async fn the_service_manager_is_told_how_the_server_is() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("notify");
     let socket = UnixDatagram::bind(&path).expect("a socket");
+    is_told(&socket, &path.display().to_string()).await;
+}
+
+/// One that has a name and no path.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_service_manager_is_told_over_an_abstract_socket() {
+    use std::os::{linux::net::SocketAddrExt as _, unix::net::SocketAddr};
+
+    let name = format!("callboard-notify-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).expect("an address");
+    let socket = UnixDatagram::bind_addr(&address).expect("a socket");
+    is_told(&socket, &format!("@{name}")).await;
+}
+
+async fn is_told(socket: &UnixDatagram, name: &str) {
     socket.set_read_timeout(Some(LIMIT)).expect("a time limit");
     let told = || {
         let mut text = [0; 1_024];
@@ -22,7 +38,7 @@ async fn the_service_manager_is_told_how_the_server_is() {
         String::from_utf8_lossy(&text[..length]).trim().to_owned()
     };
     let mut command = serve(&[]);
-    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "600000").env_remove("WATCHDOG_PID");
+    command.env("NOTIFY_SOCKET", name).env("WATCHDOG_USEC", "600000").env_remove("WATCHDOG_PID");
     let server = Program::try_start(command).unwrap_or_else(|why| panic!("{why}"));
     assert_eq!(told(), "READY=1");
     // More often than it is expected, again and again.

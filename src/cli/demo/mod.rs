@@ -154,6 +154,7 @@ fn program() -> String {
 
 /// What there is, and what to try: a test runs each line that is further in than the others.
 fn welcome(program: &str, http: &str, speed: f64) -> String {
+    let drain = DRAIN.as_secs();
     format!(
         "\
 A cluster of 200 nodes in 10 racks, 320 GPUs and four teams; a second is {speed} seconds there.
@@ -166,7 +167,7 @@ Five things to try, on the page or in another terminal:
        {program} why adhoc-giant --server {http}
   2. Who is at a limit?   {LIMITED}'s jobs are held back while his colleagues' run:
        {program} apps --user {LIMITED} --server {http}
-  3. What happens to a drained rack?   Nothing new starts on rack-07, and it empties:
+  3. What happens to a drained rack?   In {drain} s rack-07 is drained: nothing new starts there, and it empties as its jobs end:
        {program} nodes --state drained --server {http}
   4. What happens right now?
        {program} events --server {http} -f

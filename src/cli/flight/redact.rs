@@ -168,11 +168,15 @@ impl Names {
         let without = without_descriptions(text);
         let text = without.as_deref().unwrap_or(text);
         // What an operator wrote as a reason may be anything.
-        let renamed = match secrets::hidden(text, |secret| format!("secret-{}", digest(&self.salt, secret))) {
+        let renamed = match secrets::hidden(text, |secret| self.secret(secret)) {
             Cow::Borrowed(text) => self.words(text),
             Cow::Owned(text) => Some(self.words(&text).unwrap_or(text)),
         };
         renamed.or(without)
+    }
+
+    fn secret(&self, text: &str) -> String {
+        format!("secret-{}", digest(&self.salt, text))
     }
 
     fn words(&self, text: &str) -> Option<String> {
@@ -192,7 +196,10 @@ impl Names {
                 }
             }
             Value::Array(list) => list.iter_mut().for_each(|value| self.json(value)),
-            Value::Object(map) => map.values_mut().for_each(|value| self.json(value)),
+            Value::Object(map) => map.iter_mut().for_each(|(name, value)| match value {
+                Value::String(text) if secrets::is_named(name) => *text = self.secret(text),
+                value => self.json(value),
+            }),
             _ => {}
         }
     }

@@ -14,6 +14,7 @@ use crate::{
         certificate::{Authorities, Certificate},
         watch::Watched,
     },
+    cli::url,
     domain::words::plural,
     http::origins::{Origin, Origins},
 };
@@ -38,11 +39,14 @@ pub struct AccessArgs {
     #[arg(long, env = "CALLBOARD_INSECURE")]
     pub insecure: bool,
     /// Pages of this origin, such as https://board.example, may use the HTTP doors; without tokens these answer to its name too
-    #[arg(long, value_name = "ORIGIN", env = "CALLBOARD_ALLOW_ORIGIN", value_delimiter = ',')]
-    pub allow_origin: Vec<Origin>,
+    #[arg(long, value_name = "ORIGIN", env = "CALLBOARD_ALLOW_ORIGIN", value_parser = url::option, value_delimiter = ',')]
+    pub allow_origin: Vec<String>,
     #[command(flatten)]
     pub oidc: OidcArgs,
 }
+
+/// What came of reading a file again, or why it changed nothing.
+type Read = Result<String, String>;
 
 /// Tokens and certificate of a running server.
 #[derive(Clone, Debug)]
@@ -94,7 +98,10 @@ impl Access {
                 Some(_) => {}
             }
         }
-        let access = Access { tokens, certificate, clients, issuer, watched, allowed: args.allow_origin.clone() };
+        // Here, as what is wrong with an option is told with all that was given.
+        let allowed: Result<Vec<Origin>, String> = args.allow_origin.iter().map(|origin| origin.parse()).collect();
+        let allowed = allowed.map_err(|why| anyhow!("--allow-origin: {why}"))?;
+        let access = Access { tokens, certificate, clients, issuer, watched, allowed };
         access.look_for_tokens();
         Ok(access)
     }
@@ -143,15 +150,13 @@ impl Access {
         self.tokens.is_some() || self.certificate.is_some()
     }
 
-    /// Reads all files again. One that is wrong changes nothing. Gives what came of the tokens, where there are any.
-    pub fn reload(&self) -> Option<String> {
-        let tokens = self.reload_tokens();
-        self.reload_certificate();
-        self.reload_clients();
-        tokens.map(|read| read.unwrap_or_else(|error| error))
+    /// Reads all files again. One that is wrong changes nothing. Gives what came of each.
+    pub fn reload(&self) -> Vec<Read> {
+        let read = [self.reload_tokens(), self.reload_certificate(), self.reload_clients()];
+        read.into_iter().flatten().collect()
     }
 
-    fn reload_tokens(&self) -> Option<Result<String, String>> {
+    fn reload_tokens(&self) -> Option<Read> {
         let tokens = self.tokens.as_ref()?;
         let read = tokens.reload();
         let told = |difference| format!("{}: {}; {difference}", tokens.file().display(), plural(tokens.len(), "token"));
@@ -166,45 +171,52 @@ impl Access {
         Some(read)
     }
 
-    fn reload_changed_tokens(&self, audit: &Audit) {
-        let Some(read) = self.reload_tokens() else { return };
-        let outcome = if read.is_ok() { "done" } else { "failed" };
-        audit.note(Entry {
-            door: "file".to_owned(),
-            who: "--tokens".to_owned(),
-            action: "read files again".to_owned(),
-            detail: read.unwrap_or_else(|error| error),
-            outcome: outcome.to_owned(),
-            ..Entry::default()
-        });
-    }
-
-    fn reload_certificate(&self) {
-        let Some(certificate) = &self.certificate else { return };
-        match certificate.reload() {
-            Ok(()) => tracing::info!(file = %certificate.files()[0].display(), "certificate read again"),
+    fn reload_certificate(&self) -> Option<Read> {
+        let certificate = self.certificate.as_ref()?;
+        let file = certificate.files()[0].display();
+        let read = certificate.reload().map(|()| format!("{file}: the certificate was read"));
+        match &read {
+            Ok(_) => tracing::info!(%file, "certificate read again"),
             // The other half of a change may be on its way.
             Err(error) => tracing::warn!(code = "certificate-unread", "{error}; the certificate stays as it is"),
         }
+        Some(read)
     }
 
-    fn reload_clients(&self) {
-        let Some(clients) = &self.clients else { return };
-        match clients.reload() {
-            Ok(()) => tracing::info!(file = %clients.file().display(), "authorities of clients read again"),
+    fn reload_clients(&self) -> Option<Read> {
+        let clients = self.clients.as_ref()?;
+        let file = clients.file().display();
+        let read = clients.reload().map(|()| format!("{file}: the authorities of clients were read"));
+        match &read {
+            Ok(_) => tracing::info!(%file, "authorities of clients read again"),
             Err(error) => tracing::warn!(code = "certificate-unread", "{error}; the authorities stay as they are"),
         }
+        Some(read)
     }
 
-    /// Reads files again whenever they change, for ever. Who is let in from then on is a change like one over a door.
+    /// Reads files again whenever they change, for ever. Who is let in from then on, and by whom the server is known, is a change
+    /// like one over a door.
     pub async fn follow(self, audit: Arc<Audit>) {
         let [tokens, certificate, clients] = self.watched.clone();
         tokio::join!(
-            tokens.follow(|| self.reload_changed_tokens(&audit)),
-            certificate.follow(|| self.reload_certificate()),
-            clients.follow(|| self.reload_clients())
+            tokens.follow(|| note(&audit, "--tokens", self.reload_tokens())),
+            certificate.follow(|| note(&audit, "--tls-cert", self.reload_certificate())),
+            clients.follow(|| note(&audit, "--tls-client-ca", self.reload_clients()))
         );
     }
+}
+
+fn note(audit: &Audit, option: &str, read: Option<Read>) {
+    let Some(read) = read else { return };
+    let outcome = if read.is_ok() { "done" } else { "failed" };
+    audit.note(Entry {
+        door: "file".to_owned(),
+        who: option.to_owned(),
+        action: "read files again".to_owned(),
+        detail: read.unwrap_or_else(|error| error),
+        outcome: outcome.to_owned(),
+        ..Entry::default()
+    });
 }
 
 #[cfg(test)]

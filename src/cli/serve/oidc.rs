@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use hyper::{Method, Uri};
 use serde::Deserialize;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     access::{
@@ -57,6 +57,8 @@ const EVERY: Duration = Duration::from_secs(300);
 const AGAIN: Duration = Duration::from_secs(10);
 /// The issuer has to answer by then.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// So often the log says that it still does not answer.
+const REMINDER: Duration = Duration::from_secs(600);
 /// The doors wait for its first answer for so long.
 const FIRST: Duration = Duration::from_secs(5);
 
@@ -97,12 +99,12 @@ impl Followed {
     pub async fn start(self) {
         let first =
             timeout(FIRST, self.ask()).await.unwrap_or_else(|_| bail!("no answer within {} s", FIRST.as_secs()));
-        let known = first.is_ok();
-        self.tell(first);
-        actix::spawn(async move { self.go_on(known).await });
+        let (known, mut told) = (first.is_ok(), None);
+        self.tell(first, &mut told);
+        actix::spawn(async move { self.go_on(known, told).await });
     }
 
-    async fn go_on(&self, mut known: bool) {
+    async fn go_on(&self, mut known: bool, mut told: Option<Instant>) {
         loop {
             sleep(AGAIN).await;
             if known {
@@ -111,14 +113,17 @@ impl Followed {
             }
             let asked = self.ask().await;
             known = asked.is_ok();
-            self.tell(asked);
+            self.tell(asked, &mut told);
         }
     }
 
-    fn tell(&self, asked: anyhow::Result<usize>) {
+    /// `told`: when it was said last that the issuer does not answer; `None`: it does.
+    fn tell(&self, asked: anyhow::Result<usize>, told: &mut Option<Instant>) {
         let issuer = &self.issuer.terms().issuer;
         match asked {
+            Ok(keys) if told.take().is_some() => tracing::info!(issuer, keys, "the issuer answers again"),
             Ok(keys) => tracing::debug!(issuer, keys, "the keys of the issuer are known"),
+            Err(error) if !is_news(told, Instant::now()) => tracing::debug!(issuer, "still silent: {error:#}"),
             Err(error) => {
                 tracing::warn!(
                     code = "issuer-silent",
@@ -161,6 +166,15 @@ impl Followed {
     }
 }
 
+/// Whether its silence is to be told, which it is from then on: when it begins, and now and then.
+fn is_news(told: &mut Option<Instant>, now: Instant) -> bool {
+    let news = told.is_none_or(|at| now.duration_since(at) >= REMINDER);
+    if news {
+        *told = Some(now);
+    }
+    news
+}
+
 /// Nobody between may change what an issuer says.
 fn check(url: &str) -> anyhow::Result<()> {
     let uri: Uri = url.parse().with_context(|| format!("\"{}\" is no address", without_user(url)))?;
@@ -179,6 +193,15 @@ fn check(url: &str) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_silent_issuer_is_told_of_once_and_then_now_and_then() {
+        let (mut told, begin) = (None, Instant::now());
+        let mut at = |seconds: u64| is_news(&mut told, begin + Duration::from_secs(seconds));
+        assert!(at(0) && !at(10) && !at(599) && at(600) && !at(610));
+        told = None;
+        assert!(is_news(&mut told, begin + Duration::from_secs(620)), "it answered meanwhile");
+    }
 
     #[test]
     fn an_issuer_is_asked_over_tls_or_the_loopback() {

@@ -100,7 +100,6 @@ fn values(args: &ServeArgs) -> BTreeMap<String, String> {
     let roles: Vec<String> = oidc_role.iter().map(|(value, role)| format!("{value}={role}")).collect();
     let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
     let set: Vec<String> = settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let origins: Vec<String> = allow_origin.iter().map(ToString::to_string).collect();
     let options = [
         ("http", http.map(|door| door.to_string())),
         ("grpc", grpc.map(|door| door.to_string())),
@@ -129,7 +128,7 @@ fn values(args: &ServeArgs) -> BTreeMap<String, String> {
         ("oidc-rms-claim", Some(oidc_rms_claim.clone())),
         ("oidc-ca", path(oidc_ca)),
         ("insecure", Some(insecure.to_string())),
-        ("allow-origin", Some(origins.join(","))),
+        ("allow-origin", Some(allow_origin.join(","))),
         ("cluster", Some(cluster.join(","))),
         ("cluster-prefix", Some(cluster_prefix.clone())),
         ("advertise", advertise.clone()),

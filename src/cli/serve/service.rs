@@ -1,6 +1,6 @@
 //! What the service manager is told, where there is one that wants to know (`Type=notify`, `WatchdogSec=`).
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use actix::Addr;
 use sd_notify::NotifyState;
@@ -45,9 +45,25 @@ fn pace(patience: Duration) -> Duration {
 }
 
 fn tell(state: &[NotifyState]) {
-    if let Err(error) = sd_notify::notify(state) {
+    if let Err(error) = send(state) {
         tracing::warn!(code = "service-manager", %error, "the service manager cannot be told how the server is");
     }
+}
+
+fn send(state: &[NotifyState]) -> io::Result<()> {
+    // The library knows sockets by their path only.
+    #[cfg(target_os = "linux")]
+    if let Some(name) = std::env::var("NOTIFY_SOCKET").unwrap_or_default().strip_prefix('@') {
+        use std::os::{
+            linux::net::SocketAddrExt as _,
+            unix::net::{SocketAddr, UnixDatagram},
+        };
+
+        let text: String = state.iter().map(|state| format!("{state}\n")).collect();
+        let address = SocketAddr::from_abstract_name(name)?;
+        return UnixDatagram::unbound()?.send_to_addr(text.as_bytes(), &address).map(drop);
+    }
+    sd_notify::notify(state)
 }
 
 #[cfg(test)]

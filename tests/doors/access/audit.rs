@@ -124,6 +124,56 @@ async fn a_tokens_file_that_changes_is_in_the_log() {
 }
 
 #[tokio::test]
+async fn a_signal_is_told_with_all_that_came_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (config, tokens) = (path("queues.yaml"), path("tokens"));
+    std::fs::write(&config, CONFIG).unwrap();
+    std::fs::write(&tokens, standard()).unwrap();
+    let server = Server::start_in(dir, &["--config", &config, "--tokens", &tokens]);
+    let told = async |outcome: &'static str, parts: &[&str]| {
+        server.signal("HUP");
+        let is_it = |row: &Value| {
+            let detail = row["detail"].as_str().unwrap_or_default();
+            row["who"] == "SIGHUP" && row["outcome"] == outcome && parts.iter().all(|part| detail.contains(part))
+        };
+        until(|| async { rows(&server).await.iter().any(is_it) }).await;
+    };
+    let checksum = format!("checksum {}", checksum());
+    told("done", &[&checksum, "5 tokens"]).await;
+    std::fs::write(&tokens, "king x").unwrap();
+    told("failed", &[&checksum, "line 1"]).await;
+    std::fs::write(&tokens, standard()).unwrap();
+    std::fs::write(&config, "partitions: 7").unwrap();
+    told("failed", &["cannot unmarshal", "5 tokens"]).await;
+}
+
+#[tokio::test]
+async fn changes_of_those_who_send_too_many_are_counted() {
+    let server = Server::start(&["--set", "http.requestsPerSecond=1"]);
+    let body = json!({"rmID": "rm-1", "config": CONFIG});
+    let channel = Channel::from_shared(server.address("grpc")).unwrap().connect().await.unwrap();
+    let (mut http, mut grpc) = (0, 0);
+    for _ in 0..6 {
+        http += u64::from(server.send("shim", "POST", "/si/v1/rm", Some(&body)).await.status() == 429);
+        grpc += u64::from(register(&channel, "second").await == Code::ResourceExhausted);
+    }
+    assert!(http > 0 && grpc > 0, "{http} {grpc}");
+    // Reading is not told of, turned away or not.
+    for _ in 0..4 {
+        server.status("viewer", "GET", "/ws/v1/clusters").await;
+    }
+    let rows = rows(&server).await;
+    let of = |who: &str| {
+        let own = rows.iter().filter(|row| row["who"] == who && row["outcome"] == "refused");
+        own.map(|row| json!([row["action"], row["count"]])).collect::<Vec<_>>()
+    };
+    assert_eq!(of("shim"), [json!(["POST /si/v1/rm", http])]);
+    assert_eq!(of("second"), [json!(["/si.v1.Scheduler/RegisterResourceManager", grpc])]);
+    assert!(of("viewer").is_empty());
+}
+
+#[tokio::test]
 async fn a_configuration_has_its_checksum_and_a_failure_its_reason() {
     let server = Server::start(&[]);
     server.register().await;

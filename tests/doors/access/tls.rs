@@ -6,7 +6,7 @@ use callboard::access::certificate::{chain, provider};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, pki_types::ServerName};
 use std::io::{Read as _, Write as _};
 
-use crate::access::rig::{Server, certificate, standard, token, until};
+use crate::access::rig::{Server, certificate, program, standard, token, until};
 
 fn encrypted() -> Server {
     let dir = tempfile::tempdir().unwrap();
@@ -59,4 +59,33 @@ async fn a_new_certificate_is_shown_to_new_connections() {
     let (_, first) = get(&server, "/healthz").unwrap();
     certificate(server.dir.path());
     until(|| async { get(&server, "/healthz").is_ok_and(|(_, shown)| shown != first) }).await;
+}
+
+#[tokio::test]
+async fn new_certificates_are_in_the_audit_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    let [cert, key] = certificate(dir.path());
+    let (tokens, clients) = (file("tokens"), file("clients"));
+    fs::write(&tokens, standard()).unwrap();
+    fs::copy(&cert, &clients).unwrap();
+    let files = ["--tokens", &tokens, "--tls-cert", &cert, "--tls-key", &key, "--tls-client-ca", &clients];
+    let server = Server::start_in(dir, &files);
+    let told = async |parts: &[&str]| {
+        until(|| async {
+            let mut audit = program(&["audit", "--server", &server.address("http"), "--ca", &cert]);
+            let done = audit.env("CALLBOARD_TOKEN", token("operator")).output().expect("it runs");
+            let told = String::from_utf8_lossy(&done.stdout).into_owned();
+            told.lines().any(|line| parts.iter().all(|part| line.contains(part)))
+        })
+        .await;
+    };
+    certificate(server.dir.path());
+    told(&["--tls-cert file read files again done", &cert]).await;
+    fs::copy(&cert, &clients).unwrap();
+    told(&["--tls-client-ca file read files again done", &clients]).await;
+    fs::write(&key, "nonsense").unwrap();
+    told(&["--tls-cert file read files again failed", &key]).await;
+    server.signal("HUP");
+    told(&["SIGHUP signal read files again failed", &tokens, &key, &clients]).await;
 }

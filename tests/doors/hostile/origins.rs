@@ -79,6 +79,14 @@ async fn without_tokens_only_own_names_pages_and_json_are_taken() {
     assert_eq!(ask(&server, "POST", DRAIN, &[json], drain).await.0, 200);
     let (_, metrics, shared) = ask(&server, "GET", "/ws/v1/metrics", &[], "").await;
     assert!(metrics.contains("callboard_requests_refused_total{door=\"http\",reason=\"origin\"}") && shared.is_none());
+    // Changes alone.
+    let (_, audit, _) = ask(&server, "GET", "/api/v1/audit", &[], "").await;
+    let rows = audit.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let refused: Vec<Value> = rows.filter(|row| row["outcome"] == "refused").collect();
+    let of = |action: &str| refused.iter().find(|row| row["action"] == action && row["who"] == "anyone");
+    let drains = of("POST /api/v1/partition/{partition}/resource/drain").unwrap_or_else(|| panic!("{refused:?}"));
+    assert!(drains["count"].as_u64() >= Some(3) && drains["address"] == "127.0.0.1", "{drains}");
+    assert!(of("GET /si/v1/rm/{rm}/ws").is_some() && of("GET /api/v1/overview").is_none(), "{refused:?}");
 }
 
 #[tokio::test]
@@ -114,6 +122,10 @@ async fn a_listed_origin_may_do_what_the_own_page_may() {
     assert_eq!(ask(&server, "GET", "/api/v1/overview", &[("origin", "https://evil.example")], "").await.0, 403);
     let refused = crate::access::rig::program(&["serve", "--ephemeral", "--allow-origin", "*"]).output().expect("runs");
     assert!(String::from_utf8_lossy(&refused.stderr).contains("is not an origin such as"), "{refused:?}");
+    let named = ["serve", "--ephemeral", "--allow-origin", "ftp://us3r:pazz@h"];
+    let refused = crate::access::rig::program(&named).output().expect("runs");
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(told.contains("is not an origin such as") && !told.contains("pazz"), "{told}");
 }
 
 /// A page of nothing, on a port of its own, for as long as the test runs.

@@ -347,7 +347,7 @@ async fn a_redacted_flight_names_nobody_and_is_a_flight_like_any_other() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = with_data(dir.path());
     day(&server).await;
-    let drain = json!({"targets": "n1", "reason": "see http://root:hunter2@wiki.example/x"});
+    let drain = json!({"targets": "n1", "reason": "see http://root:hunter2@wiki.example/x, password=\"hunter2\""});
     for (order, body) in [("drain", drain), ("undrain", json!({"targets": "n1"}))] {
         let path = format!("/api/v1/partition/default/resource/{order}");
         assert_eq!(server.send("POST", &path, &body).await.0, 200);

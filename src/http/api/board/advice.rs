@@ -492,21 +492,24 @@ fn listed(names: &[String], most: usize) -> String {
 
 /// Amounts for people, so many types at most.
 pub fn amounts(resource: &Resource, most: usize) -> String {
-    listed_as(resource, most, shown)
+    listed_as(resource.named().into_iter().filter(is_some).take(most), shown)
 }
 
 /// Amounts as somebody is to set them.
 fn exactly(resource: &Resource) -> String {
-    listed_as(resource, usize::MAX, exact)
+    listed_as(resource.named().into_iter().filter(is_some), exact)
 }
 
-fn listed_as(resource: &Resource, most: usize, told: impl Fn(&str, i64) -> String) -> String {
+fn is_some((_, amount): &(&str, i64)) -> bool {
+    *amount != 0
+}
+
+fn listed_as<'a>(amounts: impl Iterator<Item = (&'a str, i64)>, told: impl Fn(&str, i64) -> String) -> String {
     let one = |(kind, amount): (&str, i64)| format!("{} {}", told(kind, amount), noun(kind, amount));
-    let named = resource.named().into_iter().filter(|(_, amount)| *amount != 0);
-    named.take(most).map(one).collect::<Vec<_>>().join(", ")
+    amounts.map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Amounts, and what they were.
+/// Amounts, and what they were, which may be nothing.
 fn raised(to: &Resource, from: Option<&Resource>) -> String {
     let mut old = Resource::new();
     for (kind, _) in to.iter() {
@@ -514,7 +517,8 @@ fn raised(to: &Resource, from: Option<&Resource>) -> String {
             old.set(kind.clone(), amount);
         }
     }
-    let now = if old.is_empty() { String::new() } else { format!(" (now {})", exactly(&old)) };
+    let now =
+        if old.is_empty() { String::new() } else { format!(" (now {})", listed_as(old.named().into_iter(), exact)) };
     format!("{}{now}", exactly(to))
 }
 
@@ -584,6 +588,13 @@ mod tests {
         let some = undrain(&["n1", "n3"], &["n2", "n3"], 0);
         assert_eq!(some.nodes, ["n1", "n2", "n3"]);
         assert!(some.text.contains("drained 2 of them, and has to make them"), "{}", some.text);
+    }
+
+    #[test]
+    fn a_limit_of_nothing_is_told_as_what_it_is() {
+        let gpus = |count| Resource::of(&[("nvidia.com/gpu", count)]);
+        assert_eq!(raised(&gpus(1), Some(&gpus(0))), "1 nvidia.com/gpu (now 0 nvidia.com/gpu)");
+        assert_eq!(raised(&gpus(1), None), "1 nvidia.com/gpu");
     }
 
     #[test]

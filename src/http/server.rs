@@ -4,7 +4,7 @@ use std::{any::Any, io, net::SocketAddr, panic::AssertUnwindSafe, sync::Arc, tim
 
 use actix_tls::accept::rustls_0_23::TlsStream;
 use actix_web::{
-    App, Error, HttpMessage as _, HttpRequest, HttpResponse, HttpServer,
+    App, Error, HttpRequest, HttpResponse, HttpServer,
     body::{BodySize, MessageBody},
     dev::{Extensions, Payload, Server, ServiceRequest, ServiceResponse},
     http::{
@@ -21,7 +21,7 @@ use socket2::TcpKeepalive;
 
 use super::{
     doors::Doors,
-    guard,
+    guard, long,
     operation::text,
     origins, past,
     problem::{LEADER, Problem},
@@ -32,7 +32,7 @@ use super::{
     untaken::UNTAKEN,
 };
 use crate::{
-    access::{Caller, certificate::Shown},
+    access::certificate::Shown,
     messages::{limits, ready::Ready},
     metrics::RATE,
 };
@@ -210,8 +210,7 @@ async fn within_bounds<B: MessageBody>(answer: ServiceResponse<B>) -> ServiceRes
         Ok(text) => text,
         Err(body) => return ServiceResponse::new(request, response.set_body(InTurns::new(body))),
     };
-    let caller = request.extensions().get::<Caller>().cloned().unwrap_or(Caller::Anyone);
-    let address = request.peer_addr().map(|address| address.ip());
+    let (caller, address) = long::caller(&request);
     let full = match UNTAKEN.hold(&caller.key(address), &text) {
         Ok(held) => {
             let connection = request.conn_data::<Connection>().copied();

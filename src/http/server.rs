@@ -71,8 +71,7 @@ pub fn bind<F>(listen: Listen, doors: Arc<Doors>, others: F) -> io::Result<(Serv
 where
     F: Fn(&mut web::ServiceConfig) + Clone + Send + 'static,
 {
-    let most = limits::connections().0;
-    let room = Room::new(most);
+    let room = Room::new(limits::connections().0, listen.workers);
     let server = HttpServer::new(move || {
         App::new()
             .app_data(web::Data::from(doors.clone()))
@@ -89,15 +88,15 @@ where
     })
     .workers(listen.workers)
     // Of each worker.
-    .max_connections((most / listen.workers.max(1)).max(1))
+    .max_connections(room.each())
     .client_request_timeout(listen.patience)
     .keep_alive(IDLE)
     .tcp_nodelay(true)
     // A peer that closed its side has gone, also while nothing is sent to it.
     .h1_allow_half_closed(false)
     .on_connect(move |io, extensions| {
-        extensions.insert(room.seat());
-        notice_silence(io, extensions);
+        let stream = notice_silence(io, extensions);
+        extensions.insert(room.seat(stream));
     })
     .disable_signals()
     .shutdown_timeout(1);
@@ -151,16 +150,16 @@ async fn ready(doors: web::Data<Doors>) -> HttpResponse {
     answer.json(ready)
 }
 
-fn notice_silence(io: &dyn Any, extensions: &mut Extensions) {
+fn notice_silence<'a>(io: &'a dyn Any, extensions: &mut Extensions) -> Option<&'a TcpStream> {
     let tls = io.downcast_ref::<TlsStream<TcpStream>>().map(|stream| stream.get_ref());
     if let Some((_, connection)) = tls {
         extensions.insert(Shown::of(connection.peer_certificates()));
     }
     let encrypted = || tls.map(|(stream, _)| stream);
-    if let Some(stream) = io.downcast_ref::<TcpStream>().or_else(encrypted) {
-        watch(stream);
-        extensions.insert(Connection::of(stream));
-    }
+    let stream = io.downcast_ref::<TcpStream>().or_else(encrypted)?;
+    watch(stream);
+    extensions.insert(Connection::of(stream));
+    Some(stream)
 }
 
 /// Ends a connection whose peer does not acknowledge what is sent to it, and lets those who send notice what it reads.

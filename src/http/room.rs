@@ -1,24 +1,39 @@
-//! Connections of the HTTP doors that are open: whose they are, and how many each caller may have. The gRPC door has its own
-//! account (`grpc::room`).
+//! Connections of the HTTP doors that are open: whose they are, how many each caller may have, and which has to go where others
+//! wait for a place. The gRPC door has its own account (`grpc::room`).
 //!
 //! How many there may be at all is the listener's part. One caller has at most half of the places, so that no token closes the
 //! doors to the others, and all callers together leave some for what is for everybody: signs of life are answered however full
-//! it is, or the server would be restarted for it.
+//! it is, or the server would be restarted for it. One over which nobody has asked for anything but that is worth the least: it
+//! goes for the next that comes, before the listener takes no more.
 
 use std::{
-    collections::HashMap,
+    cell::RefCell,
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use actix_web::http::StatusCode;
+use actix_web::{http::StatusCode, rt::net::TcpStream};
+
+use super::turns::Connection;
+use crate::access::Caller;
 
 /// One of so many places is left for what is for everybody.
 const LEFT: usize = 8;
+/// And one of so many is left for those that come while others go.
+const COMING: usize = 16;
+
+thread_local! {
+    /// Those of this worker.
+    static HERE: RefCell<Here> = RefCell::default();
+}
 
 /// See the module.
 #[derive(Debug)]
 pub struct Room {
     size: usize,
+    /// What each worker has of it.
+    each: usize,
     taken: Mutex<Taken>,
 }
 
@@ -31,14 +46,22 @@ struct Taken {
 }
 
 impl Room {
-    /// For so many connections.
-    pub fn new(size: usize) -> Arc<Room> {
-        Arc::new(Room { size, taken: Mutex::default() })
+    /// For so many connections of so many workers.
+    pub fn new(size: usize, workers: usize) -> Arc<Room> {
+        Arc::new(Room { size, each: (size / workers.max(1)).max(1), taken: Mutex::default() })
     }
 
-    /// A connection has come.
-    pub fn seat(self: &Arc<Room>) -> Seat {
-        Seat { room: self.clone(), caller: OnceLock::new() }
+    /// Connections that a worker may have.
+    pub fn each(&self) -> usize {
+        self.each
+    }
+
+    /// A connection has come to this worker. Another of its strangers goes where there is no place left but for those that come.
+    pub fn seat(self: &Arc<Room>, stream: Option<&TcpStream>) -> Seat {
+        let address = Caller::Anyone.key(stream.and_then(|stream| stream.peer_addr().ok()).map(|peer| peer.ip()));
+        let most = self.each.saturating_sub((self.each / COMING).max(1)).max(1);
+        let number = HERE.with_borrow_mut(|here| here.come(address.into(), stream.map(Connection::of), most));
+        Seat { room: self.clone(), number, caller: OnceLock::new() }
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
@@ -51,6 +74,8 @@ impl Room {
 #[derive(Debug)]
 pub struct Seat {
     room: Arc<Room>,
+    /// Its number in its worker.
+    number: u64,
     /// Who sent the first request of those that are not for everybody.
     caller: OnceLock<Arc<str>>,
 }
@@ -87,6 +112,10 @@ impl Seat {
         if self.caller.set(caller.clone()).is_ok() {
             *taken.callers.entry(caller).or_default() += 1;
             taken.all += 1;
+            HERE.with_borrow_mut(|here| {
+                here.strangers.remove(self.number);
+                here.known += 1;
+            });
         }
         Ok(())
     }
@@ -94,7 +123,13 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let Some(caller) = self.caller.get() else { return };
+        let caller = self.caller.get();
+        // A worker that has ended has no more that come.
+        let _ = HERE.try_with(|here| match caller {
+            Some(_) => here.borrow_mut().known -= 1,
+            None => drop(here.borrow_mut().strangers.remove(self.number)),
+        });
+        let Some(caller) = caller else { return };
         let mut taken = self.room.taken();
         taken.all -= 1;
         if let Some(count) = taken.callers.get_mut(caller) {
@@ -102,6 +137,72 @@ impl Drop for Seat {
             if *count == 0 {
                 taken.callers.remove(caller);
             }
+        }
+    }
+}
+
+/// Connections of one worker.
+#[derive(Debug, Default)]
+struct Here {
+    /// The last number.
+    last: u64,
+    strangers: Strangers,
+    /// Of callers.
+    known: usize,
+}
+
+impl Here {
+    /// One more, before which another goes if there are `most`.
+    fn come(&mut self, address: Arc<str>, connection: Option<Connection>, most: usize) -> u64 {
+        while self.strangers.all.len() + self.known >= most
+            && let Some((address, connection)) = self.strangers.first().and_then(|number| self.strangers.remove(number))
+        {
+            tracing::debug!(of = &*address, "an HTTP connection makes room for another");
+            connection.into_iter().for_each(Connection::end);
+        }
+        self.last += 1;
+        self.strangers.add(self.last, address, connection);
+        self.last
+    }
+}
+
+/// Connections of which nobody is known, by their numbers.
+#[derive(Debug, Default)]
+struct Strangers {
+    all: HashMap<u64, (Arc<str>, Option<Connection>)>,
+    addresses: HashMap<Arc<str>, BTreeSet<u64>>,
+    /// The addresses by how many they have, then the one with the oldest last.
+    ranks: BTreeMap<(usize, Reverse<u64>), Arc<str>>,
+}
+
+impl Strangers {
+    fn add(&mut self, number: u64, address: Arc<str>, connection: Option<Connection>) {
+        self.change(&address, |own| own.insert(number));
+        self.all.insert(number, (address, connection));
+    }
+
+    fn remove(&mut self, number: u64) -> Option<(Arc<str>, Option<Connection>)> {
+        let (address, connection) = self.all.remove(&number)?;
+        self.change(&address, |own| own.remove(&number));
+        Some((address, connection))
+    }
+
+    /// The oldest of the address that has the most.
+    fn first(&self) -> Option<u64> {
+        let ((_, Reverse(oldest)), _) = self.ranks.last_key_value()?;
+        Some(*oldest)
+    }
+
+    fn change(&mut self, address: &Arc<str>, change: impl FnOnce(&mut BTreeSet<u64>) -> bool) {
+        let rank = |own: &BTreeSet<u64>| own.first().map(|oldest| (own.len(), Reverse(*oldest)));
+        let own = self.addresses.entry(address.clone()).or_default();
+        if let Some(rank) = rank(own) {
+            self.ranks.remove(&rank);
+        }
+        change(own);
+        match rank(own) {
+            Some(rank) => drop(self.ranks.insert(rank, address.clone())),
+            None => drop(self.addresses.remove(address)),
         }
     }
 }
@@ -132,9 +233,9 @@ mod tests {
 
     #[test]
     fn a_caller_has_half_of_the_places_and_all_leave_some() {
-        let room = Room::new(16);
+        let room = Room::new(16, 1);
         let open = |caller: &str| {
-            let seat = room.seat();
+            let seat = room.seat(None);
             seat.admit(|| caller.to_owned()).map(|()| seat)
         };
         let mut evil: Vec<Seat> = (0..8).map(|_| open("evil").expect("a place")).collect();
@@ -143,13 +244,38 @@ mod tests {
         let other: Vec<Seat> = (0..6).map(|_| open("other").expect("a place")).collect();
         assert_eq!(open("third").unwrap_err(), Full::All);
         // What is for everybody takes none of them.
-        let sign_of_life = room.seat();
+        let sign_of_life = room.seat(None);
         evil.pop();
         assert!(open("third").is_ok());
         assert!(open("evil").is_ok(), "what has ended does not count");
         drop((evil, other, sign_of_life));
         assert!(room.taken().callers.is_empty() && room.taken().all == 0);
         // However few there may be.
-        assert!(Room::new(1).seat().admit(|| "alone".to_owned()).is_ok());
+        assert!(Room::new(1, 2).seat(None).admit(|| "alone".to_owned()).is_ok());
+    }
+    #[test]
+    fn the_oldest_stranger_of_the_address_that_has_most_goes_for_the_next_that_comes() {
+        let mut here = Here::default();
+        let come = |here: &mut Here, address: &str| here.come(address.into(), None, 5);
+        let of = |here: &Here| here.strangers.all.keys().copied().collect::<BTreeSet<u64>>();
+        for address in ["a", "b", "b", "c", "c"] {
+            come(&mut here, address);
+        }
+        assert_eq!(come(&mut here, "d"), 6);
+        assert_eq!(of(&here), [1, 3, 4, 5, 6].into(), "of two with as many the one that came first");
+        come(&mut here, "c");
+        assert_eq!(of(&here), [1, 3, 5, 6, 7].into());
+        come(&mut here, "e");
+        come(&mut here, "f");
+        assert_eq!(of(&here), [3, 6, 7, 8, 9].into(), "where each has one the oldest");
+        // Who is known stays, however many come.
+        here.strangers.remove(3);
+        here.known = 4;
+        for number in 10..20 {
+            assert_eq!(come(&mut here, "g"), number);
+        }
+        assert_eq!(of(&here), [19].into());
+        here.strangers.remove(19);
+        assert!(here.strangers.addresses.is_empty() && here.strangers.ranks.is_empty());
     }
 }

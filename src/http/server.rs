@@ -4,7 +4,7 @@ use std::{any::Any, io, net::SocketAddr, panic::AssertUnwindSafe, sync::Arc, tim
 
 use actix_tls::accept::rustls_0_23::TlsStream;
 use actix_web::{
-    App, Error, HttpMessage as _, HttpRequest, HttpResponse, HttpServer,
+    App, Error, HttpRequest, HttpResponse, HttpServer,
     body::{BodySize, MessageBody},
     dev::{Extensions, Payload, Server, ServiceRequest, ServiceResponse},
     http::{
@@ -21,7 +21,7 @@ use socket2::TcpKeepalive;
 
 use super::{
     doors::Doors,
-    guard,
+    guard, long,
     operation::text,
     origins, past,
     problem::{LEADER, Problem},
@@ -32,7 +32,7 @@ use super::{
     untaken::UNTAKEN,
 };
 use crate::{
-    access::{Caller, certificate::Shown},
+    access::certificate::Shown,
     messages::{limits, ready::Ready},
     metrics::RATE,
 };
@@ -71,8 +71,7 @@ pub fn bind<F>(listen: Listen, doors: Arc<Doors>, others: F) -> io::Result<(Serv
 where
     F: Fn(&mut web::ServiceConfig) + Clone + Send + 'static,
 {
-    let most = limits::connections().0;
-    let room = Room::new(most);
+    let room = Room::new(limits::connections().0, listen.workers);
     let server = HttpServer::new(move || {
         App::new()
             .app_data(web::Data::from(doors.clone()))
@@ -90,15 +89,15 @@ where
     })
     .workers(listen.workers)
     // Of each worker.
-    .max_connections((most / listen.workers.max(1)).max(1))
+    .max_connections(room.each())
     .client_request_timeout(listen.patience)
     .keep_alive(IDLE)
     .tcp_nodelay(true)
     // A peer that closed its side has gone, also while nothing is sent to it.
     .h1_allow_half_closed(false)
     .on_connect(move |io, extensions| {
-        extensions.insert(room.seat());
-        notice_silence(io, extensions);
+        let stream = notice_silence(io, extensions);
+        extensions.insert(room.seat(stream));
     })
     .disable_signals()
     .shutdown_timeout(1);
@@ -152,16 +151,16 @@ async fn ready(doors: web::Data<Doors>) -> HttpResponse {
     answer.json(ready)
 }
 
-fn notice_silence(io: &dyn Any, extensions: &mut Extensions) {
+fn notice_silence<'a>(io: &'a dyn Any, extensions: &mut Extensions) -> Option<&'a TcpStream> {
     let tls = io.downcast_ref::<TlsStream<TcpStream>>().map(|stream| stream.get_ref());
     if let Some((_, connection)) = tls {
         extensions.insert(Shown::of(connection.peer_certificates()));
     }
     let encrypted = || tls.map(|(stream, _)| stream);
-    if let Some(stream) = io.downcast_ref::<TcpStream>().or_else(encrypted) {
-        watch(stream);
-        extensions.insert(Connection::of(stream));
-    }
+    let stream = io.downcast_ref::<TcpStream>().or_else(encrypted)?;
+    watch(stream);
+    extensions.insert(Connection::of(stream));
+    Some(stream)
 }
 
 /// Ends a connection whose peer does not acknowledge what is sent to it, and lets those who send notice what it reads.
@@ -211,8 +210,7 @@ async fn within_bounds<B: MessageBody>(answer: ServiceResponse<B>) -> ServiceRes
         Ok(text) => text,
         Err(body) => return ServiceResponse::new(request, response.set_body(InTurns::new(body))),
     };
-    let caller = request.extensions().get::<Caller>().cloned().unwrap_or(Caller::Anyone);
-    let address = request.peer_addr().map(|address| address.ip());
+    let (caller, address) = long::caller(&request);
     let full = match UNTAKEN.hold(&caller.key(address), &text) {
         Ok(held) => {
             let connection = request.conn_data::<Connection>().copied();

@@ -140,8 +140,8 @@ pub const fn is_long(bytes: u64) -> bool {
     bytes > TURN as u64
 }
 
-/// The socket of a connection, by its number. That is good as long as there is an answer: a connection drops its answer before
-/// its socket, and both in one thread.
+/// The socket of a connection, by its number. That is good as long as there is an answer, or a seat of a connection that nobody
+/// has asked for anything long: a connection drops all of them together, and in one thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Connection(RawFd);
 

@@ -55,15 +55,26 @@ impl Places {
     /// There is none for it in time.
     pub async fn take(&self, caller: String) -> Result<Place, Busy> {
         let busy = |who: &str, most: usize| Busy { who: who.to_owned(), what: self.what, most };
-        let own = {
-            let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
-            callers.retain(|_, places| Arc::strong_count(places) > 1);
-            callers.entry(caller.clone()).or_insert_with(|| Arc::new(Semaphore::new(self.each))).clone()
-        };
         let of = async |places: &Arc<Semaphore>| timeout(PATIENCE, places.clone().acquire_owned()).await.ok()?.ok();
-        let own = of(&own).await.ok_or_else(|| busy(&format!("too many requests of {caller}"), self.each))?;
+        let own = of(&self.own(&caller)).await;
+        let own = own.ok_or_else(|| busy(&format!("too many requests of {caller}"), self.each))?;
         let all = of(&self.all).await.ok_or_else(|| busy("too many requests", self.most))?;
         Ok(Place { _own: own, _all: all })
+    }
+
+    /// Waits for a place however long it takes. `None`: there will be none, which does not happen.
+    pub async fn wait(&self, caller: &str) -> Option<Place> {
+        let own = self.own(caller).acquire_owned().await.ok()?;
+        // Only as many of a caller as may have one wait with the others.
+        let all = self.all.clone().acquire_owned().await.ok()?;
+        Some(Place { _own: own, _all: all })
+    }
+
+    /// The places of a caller.
+    fn own(&self, caller: &str) -> Arc<Semaphore> {
+        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        callers.retain(|_, places| Arc::strong_count(places) > 1);
+        callers.entry(caller.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(self.each))).clone()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
     process::{Command, Stdio},
 };
@@ -73,7 +74,8 @@ async fn connections_leave_descriptors_for_files() {
     command.args(["--nofile=100:256"]).arg(started.get_program()).args(started.get_args());
     let program = Program::try_start(command).expect("it starts");
     let server = Server { program, http: Client::new() };
-    assert_eq!(server.get("/healthz").await.0, 200);
+    // The connection stays, as something was asked for that is not for everybody.
+    assert_eq!(server.get("/ws/v1/clusters").await.0, 200);
     let connect = |door: &str, count: usize| {
         let at: SocketAddr = server.program.address(door).trim_start_matches("http://").parse().expect("an address");
         (0..count).map(|_| TcpStream::connect(at).expect("taken by the kernel")).collect::<Vec<_>>()
@@ -213,4 +215,65 @@ async fn neither_clients_without_a_token_nor_those_of_one_close_the_grpc_door() 
     let count = |code: Code| own.iter().filter(|(_, other)| *other == code).count();
     assert_eq!((count(Code::Ok), count(Code::ResourceExhausted)), (16, 8), "half of the places");
     assert_eq!(honest("configurer").await.1, Code::Ok);
+}
+
+/// Asks over this connection, which stays open where the server lets it; the first line of the answer.
+fn ask(stream: &mut TcpStream, path: &str, caller: &str) -> String {
+    let token = token(caller);
+    let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("an answer");
+        answer.extend(byte);
+    }
+    let head = String::from_utf8(answer).expect("text");
+    let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    stream.read_exact(&mut vec![0; length.unwrap_or(0)]).expect("a body");
+    head.lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn who_asks_for_nothing_closes_the_http_door_to_nobody() {
+    if !has_prlimit() {
+        return skip("descriptors", "there is no prlimit (util-linux)");
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let tokens = dir.path().join("tokens");
+    fs::write(&tokens, standard()).expect("written");
+    // None is closed because it has not asked yet.
+    let more = ["--tokens", &tokens.display().to_string(), "--first-request-timeout", "10m"];
+    let started = serve(&more);
+    let mut command = Command::new("prlimit");
+    command.args(["--nofile=128:128"]).arg(started.get_program()).args(started.get_args());
+    let program = Program::try_start(command).expect("it starts");
+    let at: SocketAddr = program.address("http").trim_start_matches("http://").parse().expect("an address");
+    let connect = || {
+        let stream = TcpStream::connect(at).expect("taken by the kernel");
+        stream.set_read_timeout(Some(LIMIT)).expect("a time");
+        stream
+    };
+    let mut known: Vec<TcpStream> = (0..8).map(|_| connect()).collect();
+    let mut all_are_answered = |when: &str| {
+        for stream in &mut known {
+            assert_eq!(ask(stream, "/ws/v1/clusters", "viewer"), "HTTP/1.1 200 OK", "{when}");
+        }
+    };
+    all_are_answered("before");
+    let mut crowd = Vec::new();
+    for round in 0..3 {
+        // There are 64 places.
+        for _ in 0..100 {
+            let mut stream = connect();
+            // The first of them may be closed by now.
+            let _ = stream.write_all(b"GET /x HT");
+            crowd.push(stream);
+        }
+        for path in ["/livez", "/readyz"] {
+            assert_eq!(ask(&mut connect(), path, "none"), "HTTP/1.1 200 OK", "{round}");
+        }
+        assert_eq!(ask(&mut connect(), "/ws/v1/clusters", "operator"), "HTTP/1.1 200 OK", "{round}");
+        all_are_answered("among others");
+    }
 }

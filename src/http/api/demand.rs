@@ -14,7 +14,7 @@ use crate::{
     actors::directory::Directory,
     domain::{Partition, partition::Demand, resources::clamp},
     http::{
-        long,
+        long::Asker,
         problem::Problem,
         route::{Access, Route},
         ws_v1::time_text,
@@ -59,10 +59,10 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// The demand of one partition, by queue and size; an unknown partition is answered with 404. The application's data has to
 /// hold the [`Directory`].
-pub async fn demand(directory: Data<Directory>, path: Path<String>) -> Result<HttpResponse, Problem> {
+pub async fn demand(directory: Data<Directory>, path: Path<String>, asker: Asker) -> Result<HttpResponse, Problem> {
     let entry = find_partition(&directory.get(), &path)?;
     let rows = |snapshot: &Arc<Snapshot>| snapshot.partition.apps.len() + snapshot.partition.nodes.len();
-    let (snapshot, turn) = long::turn(async || entry.addr.send(GetSnapshot).await.map_err(unanswered), rows).await?;
+    let (snapshot, turn) = asker.turn(async || entry.addr.send(GetSnapshot).await.map_err(unanswered), rows).await?;
     let body = turn.make(move || text(&entry.shown, &snapshot.partition)).await?;
     Ok(HttpResponse::Ok().content_type("application/json").body(body))
 }

@@ -36,7 +36,7 @@ use crate::{
     domain::event_block::{EventGap, EventPiece, EventSlice, GapReason},
     http::{
         doors::Doors,
-        long::{self, Turn},
+        long::{Asker, Turn},
         operation::{count, text, yes_or_no},
         problem::Problem,
         route::{Access, Route},
@@ -103,9 +103,10 @@ async fn events_of(
         log.check_streams(host).await.map_err(failed)?.map_err(too_many)?;
     }
     // Who follows is counted as long as that lasts.
-    let place = if wanted.follow { None } else { Some(place(host).await?) };
+    let place = if wanted.follow { None } else { Some(place(req).await?) };
+    let asker = Asker::of(req);
     if let Some(count) = wanted.last {
-        let lines = last::last(&mut log, &filter, wanted.before, count).await?;
+        let lines = last::last(&mut log, &filter, wanted.before, count, &asker).await?;
         let lines = futures::stream::iter(lines.into_iter().map(Ok::<Bytes, Infallible>));
         return Ok(lines_of(lines));
     }
@@ -116,7 +117,7 @@ async fn events_of(
     } else if from.is_none() && wanted.follow {
         from = Some(log.extent().await.map_err(failed)?.1);
     }
-    let turn = long::wait().await;
+    let turn = asker.wait().await;
     let first = log.read(from, PAGE).await.map_err(|error| log.refused(error))?;
     let from = from.or_else(|| first.pieces.first().map(EventPiece::first)).unwrap_or(first.next);
     let end = match filter.until {
@@ -125,6 +126,7 @@ async fn events_of(
     };
     let mut reading = Reading {
         log,
+        asker,
         host,
         name: host_header(req).into(),
         end,
@@ -168,6 +170,7 @@ fn stopping() -> Problem {
 /// An answer under way.
 struct Reading {
     log: Log,
+    asker: Asker,
     host: IpAddr,
     name: Arc<str>,
     /// Where to stop; `None` for never.
@@ -256,7 +259,7 @@ impl Reading {
 
     /// Reads the next page; at the end of the log begins to follow.
     async fn stored(&mut self) {
-        let turn = long::wait().await;
+        let turn = self.asker.wait().await;
         match self.log.read(Some(self.from), PAGE).await {
             Err(None) => self.close("the scheduler is shutting down"),
             Err(Some(error)) => self.close(&error.to_string()),

@@ -28,7 +28,7 @@ use actix_web::{
 };
 
 use self::{board::BoardApi, releases::ReleasesApi, resource::ResourceApi, usage::UsageApi};
-use super::{guard::note, problem::Problem, route::Route};
+use super::{guard::note, long::SharedBy, problem::Problem, route::Route};
 use crate::actors::{
     directory::{Listing, PartitionEntry, Unanswered},
     journal::Journals,
@@ -62,8 +62,12 @@ pub(super) fn routes() -> Vec<Route> {
 /// The data of their handlers, for `http::server::bind`.
 pub fn data(topology: &Arc<Topology>, journals: Arc<Journals>) -> impl Fn(&mut ServiceConfig) + Clone + Send + 'static {
     let board = Data::new(BoardApi::new(topology.clone(), journals.clone()));
-    let resources =
-        Data::new(ResourceApi { directory: topology.directory.clone(), topology: Some(topology.clone()), journals });
+    let resources = Data::new(ResourceApi {
+        directory: topology.directory.clone(),
+        topology: Some(topology.clone()),
+        journals,
+        statuses: SharedBy::default(),
+    });
     let releases = Data::new(ReleasesApi { directory: topology.directory.clone() });
     let (events, of_logs) = (topology.events_of_logs().clone(), topology.keeps_logs());
     let usage = Data::new(UsageApi { directory: topology.directory.clone(), events, of_logs });

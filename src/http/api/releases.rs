@@ -13,7 +13,7 @@ use super::{find_partition, unanswered};
 use crate::{
     actors::directory::Directory,
     http::{
-        long,
+        long::Asker,
         problem::Problem,
         route::{Access, Route},
         ws_v1::time_text,
@@ -63,10 +63,10 @@ pub fn routes() -> Vec<Route> {
     ]
 }
 
-async fn unconfirmed(api: Data<ReleasesApi>, path: Path<String>) -> Result<HttpResponse, Problem> {
+async fn unconfirmed(api: Data<ReleasesApi>, path: Path<String>, asker: Asker) -> Result<HttpResponse, Problem> {
     let entry = find_partition(&api.directory.get(), &path)?;
     let take = async || entry.addr.send(ListUnconfirmed).await.map_err(unanswered);
-    let (releases, turn) = long::turn(take, Vec::len).await?;
+    let (releases, turn) = asker.turn(take, Vec::len).await?;
     let partition = entry.shown.clone();
     let make = move || {
         let shown = Shown { partition, releases: releases.into_iter().map(row).collect() };

@@ -29,7 +29,7 @@ use crate::{
     },
     http::{
         api::{counts::counts, find_partition, gone, note, overdue::OverdueDrains, time::length, unanswered},
-        long,
+        long::{self, Asker, SharedBy, Turn},
         operation::{nothing, yes_or_no},
         problem::Problem,
         route::{Access, Route},
@@ -53,6 +53,8 @@ pub struct ResourceApi {
     pub topology: Option<Arc<Topology>>,
     /// Their journals.
     pub journals: Arc<Journals>,
+    /// Long answers that several wait for, by partition.
+    pub statuses: SharedBy<Arc<str>, String>,
 }
 
 /// Partitions that are named, of those that are not there, at most.
@@ -187,7 +189,7 @@ async fn cancel(api: Data<ResourceApi>, path: Path<(String, String)>) -> Result<
     Ok(empty())
 }
 
-async fn get_status(api: Data<ResourceApi>, path: Path<String>) -> Result<HttpResponse, Problem> {
+async fn get_status(api: Data<ResourceApi>, path: Path<String>, asker: Asker) -> Result<HttpResponse, Problem> {
     let Found { internal, journal, partition } = api.find(&path)?;
     api.look(&internal).await;
     let targets = |snapshot: &Option<Arc<Snapshot>>| snapshot.as_ref().map_or(0, |all| all.partition.nodes.len());
@@ -195,19 +197,24 @@ async fn get_status(api: Data<ResourceApi>, path: Path<String>) -> Result<HttpRe
         Some(entry) => entry.addr.send(GetSnapshot).await.map(Some).map_err(unanswered),
         None => Ok(None),
     };
-    let (snapshot, turn) = long::turn(take, targets).await?;
-    let state = journal.send(GetStatus).await.map_err(unanswered)?;
-    let passed = journal.send(GetOverdue).await.map_err(unanswered)?;
-    // Hosts that are away have no rows.
-    let turn = turn.of(state.targets.len()).await;
-    let make = move || {
-        let Some(rows) = snapshot.as_ref().map(|snapshot| &snapshot.partition) else {
-            return status::text(&state, &OverdueDrains::default(), |_| false);
+    let make = async |turn: Turn| {
+        let snapshot = take().await?;
+        let state = journal.send(GetStatus).await.map_err(unanswered)?;
+        let passed = journal.send(GetOverdue).await.map_err(unanswered)?;
+        // Hosts that are away have no rows.
+        let turn = turn.of(&asker, state.targets.len()).await;
+        let make = move || {
+            let Some(rows) = snapshot.as_ref().map(|snapshot| &snapshot.partition) else {
+                return status::text(&state, &OverdueDrains::default(), |_| false);
+            };
+            let allocated = |node: &str| rows.node_by_id.get(node).is_some_and(|ix| rows.nodes[*ix].placements() > 0);
+            status::text(&state, &OverdueDrains::of(rows, passed), allocated)
         };
-        let allocated = |node: &str| rows.node_by_id.get(node).is_some_and(|ix| rows.nodes[*ix].placements() > 0);
-        status::text(&state, &OverdueDrains::of(rows, passed), allocated)
+        Ok::<_, Problem>(turn.make(make).await?)
     };
-    Ok(HttpResponse::Ok().content_type("application/json").body(turn.make(make).await?))
+    let rows = targets(&take().await?);
+    let made = api.statuses.get_long(internal, rows, &asker, make).await?;
+    Ok(HttpResponse::Ok().content_type("application/json").body(long::body(made)))
 }
 
 /// Longest reason, bytes: the journal keeps it for each order, and shims are told it.

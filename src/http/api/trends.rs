@@ -9,10 +9,7 @@ pub mod rows;
 pub mod sample;
 pub mod series;
 
-use std::{
-    collections::BTreeMap,
-    net::{IpAddr, Ipv4Addr},
-};
+use std::collections::BTreeMap;
 
 use actix_web::{
     HttpRequest, HttpResponse,
@@ -120,8 +117,7 @@ async fn trends(
                 resizes: &node.resizes,
             };
             // The log is read for few at a time.
-            let host = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
-            let _place = sent::place(host).await?;
+            let _place = sent::place(&request).await?;
             let steps = timeout(PATIENCE, node::read(&state.topology.events, &known, &times)).await;
             let steps = steps.map_err(|_| {
                 let detail = format!(

@@ -29,11 +29,10 @@ use crate::{
         usage::{By, History, Question, UsagePiece},
     },
     http::{
-        long,
+        long::Asker,
         operation::{one_of, text},
         problem::Problem,
         route::{Access, Route},
-        ws_v1::events::host,
     },
     messages::event::{ReadUsage, UsagePage},
 };
@@ -74,7 +73,7 @@ pub(super) fn routes() -> Vec<Route> {
 async fn history(api: Data<UsageApi>, path: Path<String>, request: HttpRequest) -> Result<HttpResponse, Problem> {
     let (partition, registered) = partition(&api.directory, &path)?;
     let Wanted { by, queue, since, until, step } = Wanted::read(&request)?;
-    let place = place(host(&request)).await?;
+    let place = place(&request).await?;
     let missing = (!registered).then(|| {
         let shown = |since: Nanos| jiff::Timestamp::from_nanosecond(since.0.into()).unwrap_or_default();
         let since = since.map_or_else(String::new, |since| format!(" since {:.0}", shown(since)));
@@ -84,6 +83,7 @@ async fn history(api: Data<UsageApi>, path: Path<String>, request: HttpRequest) 
     let from_when = since.unwrap_or(Nanos(i64::MIN));
     let reading = Reading {
         events: api.events.clone(),
+        asker: Asker::of(&request),
         history: Some(Box::new(History::new(question))),
         by,
         missing,
@@ -108,6 +108,7 @@ fn partition(directory: &Directory, name: &str) -> Result<(Arc<str>, bool), Prob
 /// An answer under way.
 struct Reading {
     events: Addr<EventActor>,
+    asker: Asker,
     /// Away while lines are made.
     history: Option<Box<History>>,
     by: By,
@@ -135,7 +136,7 @@ impl Reading {
     async fn next(&mut self) -> Option<Bytes> {
         while !self.done {
             // A page at a time: others have their turn, and what waits for one holds no events.
-            let turn = long::wait().await;
+            let turn = self.asker.wait().await;
             let Some(mut history) = self.history.take() else { break };
             if self.told && !self.read {
                 if history.is_over() {

@@ -22,7 +22,7 @@ use self::records::Encoder;
 use crate::{
     actors::event::EventActor,
     domain::event_block::EventSlice,
-    http::long,
+    http::long::Asker,
     messages::event::{
         Batch, CheckStreams, Ended, EventPage, GetEvents, LineForm, OpenStream, OpenedStream, StreamReader,
     },
@@ -48,7 +48,8 @@ pub async fn batch(req: &HttpRequest, events: &Addr<EventActor>) -> HttpResponse
         Err(text) => return error(StatusCode::BAD_REQUEST, &text),
     };
     let rows = |page: &EventPage| page.slices.iter().map(EventSlice::len).sum();
-    let Ok((page, turn)) = long::turn(async || events.send(GetEvents { start, count }).await, rows).await else {
+    let take = async || events.send(GetEvents { start, count }).await;
+    let Ok((page, turn)) = Asker::of(req).turn(take, rows).await else {
         return stopping();
     };
     match turn.make(move || page_body(&page)).await {

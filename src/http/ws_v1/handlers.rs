@@ -15,7 +15,10 @@ use super::{
     state::{RestState, Wanted},
     url, usage,
 };
-use crate::domain::types::{AppState, QueueIx};
+use crate::{
+    domain::types::{AppState, QueueIx},
+    http::long::Asker,
+};
 
 /// Answers every request to `/ws/v1` and `/debug`, and what no service knows.
 pub async fn handle(req: HttpRequest, payload: Payload, state: Data<RestState>) -> HttpResponse {
@@ -61,7 +64,7 @@ async fn answer(
     let param = |at: usize| params.get(at).copied().unwrap_or("");
     let query = req.query_string();
     let view = || state.view(param(0));
-    let wanted = wanted(route, params, query);
+    let (asker, wanted) = (Asker::of(req), wanted(route, params, query));
     match route {
         Endpoint::Clusters => Ok(Reply::json(&partitions::clusters(&state.listing(), state.started))),
         Endpoint::Config => config::config(req, state),
@@ -70,10 +73,12 @@ async fn answer(
         Endpoint::HistoryContainers => Ok(Reply::json(&state.history.containers())),
         Endpoint::Partitions => {
             let make = |views: &[View]| Reply::json(&views.iter().map(partitions::partition).collect::<Vec<_>>());
-            all(state.about_all(make).await?, state)
+            all(state.about_all(&asker, make).await?, state)
         }
         Endpoint::PlacementRules => Ok(Reply::json(&rules::rules(&view().await?))),
-        Endpoint::Queues => state.about(wanted, param(0), |view| found(queues::tree(view), "Queue not found")).await,
+        Endpoint::Queues => {
+            state.about(&asker, wanted, param(0), |view| found(queues::tree(view), "Queue not found")).await
+        }
         Endpoint::Queue => {
             let name = param(1).to_owned();
             let subtree = url::query_value(query, "subtree").is_some();
@@ -81,12 +86,12 @@ async fn answer(
                 let queue = queue(view, &checks::unescape(&name)?)?;
                 found(queues::one(view, queue, subtree), "Queue not found")
             };
-            state.about(wanted, param(0), make).await
+            state.about(&asker, wanted, param(0), make).await
         }
         Endpoint::Nodes => {
             let lists = state.nodes.clone();
             let make = move |view: &View| Ok(Reply::data(reply::JSON, lists.of(view)));
-            state.about(wanted, param(0), make).await
+            state.about(&asker, wanted, param(0), make).await
         }
         Endpoint::Node => {
             let view = view().await?;
@@ -96,7 +101,7 @@ async fn answer(
             let name = checks::unescape(param(1))?;
             checks::queue_name(&name)?;
             let make = move |view: &View| Ok(Reply::list(applications::of_queue(view, queue(view, &name)?, None)));
-            state.about(wanted, param(0), make).await
+            state.about(&asker, wanted, param(0), make).await
         }
         Endpoint::QueueApplicationsByState => {
             let (name, list) = (param(1).to_owned(), param(2).to_owned());
@@ -106,7 +111,7 @@ async fn answer(
                 checks::queue_app_list(&list)?;
                 Ok(Reply::list(applications::of_queue(view, queue, status?)))
             };
-            state.about(wanted, param(0), make).await
+            state.about(&asker, wanted, param(0), make).await
         }
         Endpoint::QueueApplication => {
             let (name, id) = (checks::unescape(param(1))?, param(2).to_owned());
@@ -114,14 +119,14 @@ async fn answer(
                 let queue = if name.is_empty() { None } else { Some(queue(view, &name)?) };
                 found(url::named(&id, |id| applications::find(view, queue, id)), "Application not found")
             };
-            state.about(wanted, param(0), make).await
+            state.about(&asker, wanted, param(0), make).await
         }
         Endpoint::Application => {
             let id = param(1).to_owned();
             let make = move |view: &View| {
                 found(url::named(&id, |id| applications::find(view, None, id)), "Application not found")
             };
-            state.about(wanted, param(0), make).await
+            state.about(&asker, wanted, param(0), make).await
         }
         Endpoint::ApplicationsByState => {
             let list = param(1).to_owned();
@@ -131,16 +136,16 @@ async fn answer(
                 let status = if list == checks::AppList::Active { status? } else { None };
                 Ok(Reply::list(applications::each(view, list, status)))
             };
-            state.about(wanted, param(0), make).await
+            state.about(&asker, wanted, param(0), make).await
         }
-        Endpoint::Users => state.about(wanted, param(0), |view| Ok(Reply::json(&usage::users(view)))).await,
+        Endpoint::Users => state.about(&asker, wanted, param(0), |view| Ok(Reply::json(&usage::users(view)))).await,
         Endpoint::User => {
             let view = view().await?;
             let name = checks::unescape(param(1))?;
             checks::user_name(&name)?;
             found(usage::user(&view, &name), "User not found")
         }
-        Endpoint::Groups => state.about(wanted, param(0), |view| Ok(Reply::json(&usage::groups(view)))).await,
+        Endpoint::Groups => state.about(&asker, wanted, param(0), |view| Ok(Reply::json(&usage::groups(view)))).await,
         Endpoint::Group => {
             let view = view().await?;
             let name = checks::unescape(param(1))?;
@@ -155,7 +160,7 @@ async fn answer(
                 // Without partitions this list alone is null (REST quirk 1).
                 Reply::json(&Some(all).filter(|all| !all.is_empty()))
             };
-            all(state.about_all(make).await?, state)
+            all(state.about_all(&asker, make).await?, state)
         }
         Endpoint::Stack => Ok(debug::stack()),
         Endpoint::Profiles => Ok(debug::profiles()),

@@ -18,7 +18,7 @@ use tokio::task::spawn_blocking;
 use super::{json, url};
 use crate::{
     actors::directory::Unanswered,
-    http::{long, origins::is_readable},
+    http::{long::Asker, origins::is_readable},
 };
 
 /// Bodies of at least this many bytes are compressed for clients that take it (REST 1.4).
@@ -139,7 +139,7 @@ pub async fn send_any(req: &HttpRequest, reply: Reply) -> HttpResponse {
         return send(req, reply);
     }
     let Reply { status, content_type, cors, body } = reply;
-    let turn = if body.len() < VERY_LONG { None } else { Some(long::wait().await) };
+    let turn = if body.len() < VERY_LONG { None } else { Some(Asker::of(req).wait().await) };
     let compress = spawn_blocking(move || {
         let _turn = turn;
         gzip(&body)

@@ -7,7 +7,6 @@ use actix_web::{
     http::{StatusCode, header},
     web::Data,
 };
-use bytes::Bytes;
 
 use super::{
     chosen::Chosen,
@@ -23,7 +22,7 @@ use crate::{
         resources::{Resource, ResourceType, clamp},
         types::{AppState, Nanos},
     },
-    http::long::{self, Shared},
+    http::long::{self, Asker, Shared},
     messages::{
         event::{EventCounters, EventStatus, GetEventStatus},
         partition::UnconfirmedSums,
@@ -48,12 +47,9 @@ struct Text {
     compressed: bool,
 }
 
-/// Keeps it until it is sent, so that others may have it, too.
-struct Body(Arc<Text>);
-
-impl AsRef<[u8]> for Body {
+impl AsRef<[u8]> for Text {
     fn as_ref(&self) -> &[u8] {
-        &self.0.body
+        &self.body
     }
 }
 
@@ -62,14 +58,14 @@ pub async fn answer(req: &HttpRequest, state: &Data<RestState>) -> HttpResponse 
     let accepts = req.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let (open, zip) = (openmetrics::is_wanted(accepts), takes_gzip(req));
     match state.scrapes.0[usize::from(open)][usize::from(zip)].get(async || text(state, open, zip).await).await {
-        Ok(text) => reply::send_made(req, text.content_type, text.compressed, Bytes::from_owner(Body(text))),
+        Ok(text) => reply::send_made(req, text.content_type, text.compressed, long::body(text)),
         Err(failure) => reply::send(req, failure.into()),
     }
 }
 
 async fn text(state: &RestState, open: bool, zip: bool) -> Result<Text, Failure> {
     let rows = |tables: &Vec<Arc<Tables>>| tables.iter().map(|all| all.nodes().count() + all.queues().count()).sum();
-    let (tables, turn) = long::turn(async || Ok::<_, Failure>(state.tables().await), rows).await?;
+    let (tables, turn) = Asker::scraping().turn(async || Ok::<_, Failure>(state.tables().await), rows).await?;
     let chosen = Chosen::of(&state.settings());
     let count = move || {
         let gauges = gauges(&tables, &chosen);

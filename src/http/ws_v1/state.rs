@@ -9,7 +9,6 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use bytes::Bytes;
 use futures::future::join_all;
 use tokio::{sync::Mutex, time::timeout};
 
@@ -34,7 +33,7 @@ use crate::{
     domain::{Partition, partition::Tables, types::Nanos},
     http::{
         api::{overdue::OverdueDrains, trends::series::Trends},
-        long::{self, SharedBy},
+        long::{self, Asker, SharedBy, Turn},
     },
     messages::{
         journal::GetOverdue,
@@ -192,7 +191,7 @@ impl RestState {
     ///
     /// # Errors
     /// There is no such partition, or what `make` says.
-    pub async fn about<F>(&self, wanted: Wanted, name: &str, make: F) -> Result<Reply, Failure>
+    pub async fn about<F>(&self, asker: &Asker, wanted: Wanted, name: &str, make: F) -> Result<Reply, Failure>
     where
         F: FnOnce(&View) -> Result<Reply, Failure> + Send + 'static,
     {
@@ -204,27 +203,27 @@ impl RestState {
         let partition = view.shown.clone();
         drop(view);
         let as_now = async |made: &Made| Ok::<_, Failure>(made.is_of(&self.view(name).await?));
-        let make = async || {
-            let (view, turn) = long::turn(async || self.view(name).await, View::rows).await?;
+        let make = async |turn: Turn| {
+            let view = self.view(name).await?;
             let (snapshot, shown) = (Arc::downgrade(&view.snapshot), view.shown.clone());
             let reply = turn.make(move || make(&view)).await??;
             Ok(Made { snapshot, shown, reply })
         };
-        let made = self.lists.of((partition, wanted)).get_while(as_now, make).await?;
+        let made = self.lists.of((partition, wanted)).get_in_turn(asker, as_now, make).await?;
         let Reply { status, content_type, cors, .. } = made.reply;
-        Ok(Reply { status, content_type, cors, body: Bytes::from_owner(Body(made)) })
+        Ok(Reply { status, content_type, cors, body: long::body(made) })
     }
 
     /// The same about all partitions.
     ///
     /// # Errors
     /// It could not be made.
-    pub async fn about_all<F>(&self, make: F) -> Result<Reply, Failure>
+    pub async fn about_all<F>(&self, asker: &Asker, make: F) -> Result<Reply, Failure>
     where
         F: FnOnce(&[View]) -> Reply + Send + 'static,
     {
         let rows = |views: &Vec<View>| views.iter().map(View::rows).sum();
-        let (views, turn) = long::turn(async || Ok::<_, Failure>(self.views().await), rows).await?;
+        let (views, turn) = asker.turn(async || Ok::<_, Failure>(self.views().await), rows).await?;
         Ok(turn.make(move || make(&views)).await?)
     }
 
@@ -299,12 +298,9 @@ impl Made {
     }
 }
 
-/// Keeps it until it is sent, so that others may have it, too.
-struct Body(Arc<Made>);
-
-impl AsRef<[u8]> for Body {
+impl AsRef<[u8]> for Made {
     fn as_ref(&self) -> &[u8] {
-        &self.0.reply.body
+        &self.reply.body
     }
 }
 
@@ -373,7 +369,7 @@ mod tests {
         let read = async |of: &[&str]| {
             let make = |view: &View| Ok(Reply::list(view.partition().queue_by_path.keys()));
             let wanted = (Endpoint::Queue, of.iter().map(|part| (*part).to_owned()).collect());
-            state.about(wanted, "default", make).await.expect("a list").body
+            state.about(&Asker::itself("test"), wanted, "default", make).await.expect("a list").body
         };
         let queues = &["root"];
         // What follows a registration may still change something, for a while.

@@ -103,7 +103,12 @@ impl Rig {
         });
         let settings = Settings { batch: Nanos::ZERO, ..Settings::default() };
         let journals = Arc::new(Journals::new(Arbiter::current(), None, settings));
-        let api = Data::new(ResourceApi { directory, topology: None, journals: journals.clone() });
+        let api = Data::new(ResourceApi {
+            directory,
+            topology: None,
+            journals: journals.clone(),
+            statuses: Default::default(),
+        });
         let server = HttpServer::new(move || {
             App::new().app_data(api.clone()).configure(|config| register(config, &resource::routes()))
         })

@@ -23,6 +23,7 @@ use actix_web::{
     http::StatusCode,
     web::{self, Data, Path},
 };
+use bytes::Bytes;
 use serde_json::json;
 use tokio::sync::Mutex;
 
@@ -32,7 +33,7 @@ use crate::{
     access::Caller,
     actors::{directory::PartitionEntry, journal::Journals, topology::Topology},
     http::{
-        long::{self, SharedBy, Turn},
+        long::{self, Asker, SharedBy, Turn},
         operation::{one_of, text, yes_or_no},
         problem::Problem,
         route::{Access, Route},
@@ -59,6 +60,10 @@ pub struct BoardApi {
     pub histories: Histories,
     /// Why waits end unmet.
     pub reasons: Reasons,
+    /// Overviews that are made, by caller and role.
+    overviews: SharedBy<(Arc<str>, &'static str), overview::Overview>,
+    /// Long lists of nodes that several wait for, by partition and the node that is wanted alone.
+    nodes: SharedBy<(Arc<str>, Option<String>), Bytes>,
 }
 
 /// Looked for once for those who wait for the same thing, and one after another: many waits that end together leave turns to
@@ -124,7 +129,16 @@ impl BoardApi {
     pub fn new(topology: Arc<Topology>, journals: Arc<Journals>) -> BoardApi {
         let places = |(all, each)| Places::new(all, each, "have applications explained");
         let (remedies, looks) = (places(REMEDIES), places(LOOKS));
-        BoardApi { topology, journals, remedies, looks, histories: Histories::default(), reasons: Reasons::default() }
+        BoardApi {
+            topology,
+            journals,
+            remedies,
+            looks,
+            histories: Histories::default(),
+            reasons: Reasons::default(),
+            overviews: SharedBy::default(),
+            nodes: SharedBy::default(),
+        }
     }
 
     pub(super) fn entry(&self, partition: &str) -> Result<PartitionEntry, Problem> {
@@ -132,8 +146,8 @@ impl BoardApi {
     }
 
     /// The same, when it is its turn to be told of.
-    async fn view_in_turn(&self, partition: &str) -> Result<(View, Turn), Problem> {
-        long::turn(async || self.view(partition).await, View::rows).await
+    async fn view_in_turn(&self, partition: &str, asker: &Asker) -> Result<(View, Turn), Problem> {
+        asker.turn(async || self.view(partition).await, View::rows).await
     }
 
     pub(super) async fn view(&self, partition: &str) -> Result<View, Problem> {
@@ -152,7 +166,7 @@ impl BoardApi {
         let key = (partition.clone(), target.clone());
         let found = self.reasons.shared.get(key, async || {
             let _one = self.reasons.one.lock().await;
-            let (view, turn) = self.view_in_turn(partition).await?;
+            let (view, turn) = self.view_in_turn(partition, &Asker::itself("why waits end")).await?;
             let (halt, target) = (self.halt(&view.rm), target.clone());
             Ok::<_, Problem>(turn.make(move || find(&view, &target, halt.as_ref())).await?)
         });
@@ -165,18 +179,25 @@ impl BoardApi {
     }
 }
 
-async fn get_overview(api: Data<BoardApi>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Problem> {
-    let overview = overview::overview(&api, &caller).await?;
-    Ok(reply::send(&request, Reply::json(&overview)))
+async fn get_overview(
+    api: Data<BoardApi>,
+    caller: Caller,
+    asker: Asker,
+    request: HttpRequest,
+) -> Result<HttpResponse, Problem> {
+    let make = async || overview::overview(&api, &caller, &asker).await;
+    let overview = api.overviews.get((asker.name(), caller.role().name()), make).await?;
+    Ok(reply::send(&request, Reply::json(&*overview)))
 }
 
 async fn get_applications(
     api: Data<BoardApi>,
     partition: Path<String>,
+    asker: Asker,
     request: HttpRequest,
 ) -> Result<HttpResponse, Problem> {
     let wanted = Wanted::read(request.query_string())?;
-    let (view, turn) = api.view_in_turn(&partition).await?;
+    let (view, turn) = api.view_in_turn(&partition, &asker).await?;
     let halt = api.halt(&view.rm);
     let made = turn.make(move || Reply::json(&applications::list(&view, &wanted, halt.as_ref()))).await?;
     Ok(reply::send_any(&request, made).await)
@@ -247,15 +268,22 @@ async fn explain_one(
 async fn get_nodes(
     api: Data<BoardApi>,
     partition: Path<String>,
+    asker: Asker,
     request: HttpRequest,
 ) -> Result<HttpResponse, Problem> {
     let given = parameters(&request, &["node"])?;
     let entry = api.entry(&partition)?;
     let only = one(&given, "node").map(str::to_owned);
-    let (view, turn) = api.view_in_turn(&partition).await?;
-    let status = nodes::status(&api, &entry).await;
-    // Hosts that are away have no rows.
-    let turn = turn.of(status.as_ref().map_or(0, |status| status.targets.len())).await;
-    let made = turn.make(move || Reply::json(&nodes::list(&view, status.as_ref(), only.as_deref()))).await?;
-    Ok(reply::send_any(&request, made).await)
+    let rows = api.view(&partition).await?.rows();
+    let key = (entry.shown.clone(), only.clone());
+    let make = async |turn: Turn| {
+        let view = api.view(&partition).await?;
+        let status = nodes::status(&api, &entry).await;
+        // Hosts that are away have no rows.
+        let turn = turn.of(&asker, status.as_ref().map_or(0, |status| status.targets.len())).await;
+        let made = turn.make(move || Reply::json(&nodes::list(&view, status.as_ref(), only.as_deref())));
+        Ok::<_, Problem>(made.await?.body)
+    };
+    let made = api.nodes.get_long(key, rows, &asker, make).await?;
+    Ok(reply::send_any(&request, Reply::data(reply::JSON, long::body(made))).await)
 }

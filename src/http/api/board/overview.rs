@@ -13,7 +13,7 @@ use crate::{
     domain::{partition::Explainer, queue::Queue},
     http::{
         api::overdue::OverdueDrains,
-        long::{self, Broken},
+        long::{Asker, Broken},
         ws_v1::{View, json::Amounts, nodes::rows, state::now, time_text},
     },
     messages::{
@@ -133,7 +133,7 @@ struct ReasonRow {
 ///
 /// # Errors
 /// It could not be made.
-pub async fn overview(api: &BoardApi, caller: &Caller) -> Result<Overview, Broken> {
+pub async fn overview(api: &BoardApi, caller: &Caller, asker: &Asker) -> Result<Overview, Broken> {
     let mut partitions = Vec::new();
     let fresh = match api.topology.leaders() {
         Some(leaders) => leaders.freshen().await,
@@ -159,7 +159,7 @@ pub async fn overview(api: &BoardApi, caller: &Caller) -> Result<Overview, Broke
                 snapshot,
             })
         };
-        let Ok((view, turn)) = long::turn(take, View::rows).await else { continue };
+        let Ok((view, turn)) = asker.turn(take, View::rows).await else { continue };
         let status = nodes::status(api, entry).await;
         // Of one that another server leads this one does not know how it is.
         let manager = managers.iter().find(|manager| manager.id == entry.rm && !entry.followed).cloned();
@@ -320,7 +320,7 @@ mod tests {
         other.spawn_fn(move || until.recv().unwrap_or_default());
         tokio::time::pause();
         let began = Instant::now();
-        let shown = overview(&api, &Caller::Anyone).await.expect("made");
+        let shown = overview(&api, &Caller::Anyone, &Asker::itself("test")).await.expect("made");
         assert_eq!(shown.partitions.len(), 2, "what is known of them is told");
         let told = "the resource journal of partition '[rm-2]default' has not answered within 10s";
         assert!(shown.unanswered.iter().any(|why| why.starts_with(told)), "{:?}", shown.unanswered);

@@ -10,7 +10,7 @@ use crate::{
         event_block::{EventGap, EventPiece, EventSlice},
         types::Nanos,
     },
-    http::{long, problem::Problem, ws_v1::events::records::Encoder},
+    http::{long::Asker, problem::Problem, ws_v1::events::records::Encoder},
 };
 
 /// Events that are asked for at a time.
@@ -28,6 +28,7 @@ pub async fn last(
     filter: &Arc<Filter>,
     before: Option<u64>,
     count: usize,
+    asker: &Asker,
 ) -> Result<Vec<Bytes>, Problem> {
     let (mut lowest, upto) = log.extent().await.map_err(failed)?;
     if let Some(since) = filter.since {
@@ -35,7 +36,7 @@ pub async fn last(
     }
     let mut end = before.unwrap_or(upto).min(upto);
     if let Some(until) = filter.until {
-        let _turn = long::wait().await;
+        let _turn = asker.wait().await;
         end = end.min(after(log, filter, until, upto).await?);
     }
     let next = end.max(lowest);
@@ -44,7 +45,7 @@ pub async fn last(
     let mut steps: Vec<Vec<Found>> = Vec::new();
     let mut found = 0;
     while found < count && back.looked() < LOOKED_AT {
-        let turn = long::wait().await;
+        let turn = asker.wait().await;
         let step = back.step().await.map_err(failed)?;
         let Some(pieces) = step else { break };
         let step = turn.make({

@@ -1,14 +1,11 @@
 //! Answers that read through the log: so many are under way at a time, and nothing is kept for a client that takes nothing.
 
-use std::{
-    net::IpAddr,
-    sync::{
-        Arc, LazyLock,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc, LazyLock,
+    atomic::{AtomicBool, Ordering},
 };
 
-use actix_web::{HttpResponse, http::header};
+use actix_web::{HttpRequest, HttpResponse, http::header};
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
 use tokio::{sync::mpsc, time::timeout};
@@ -16,6 +13,7 @@ use tokio::{sync::mpsc, time::timeout};
 pub use crate::messages::places::Place;
 use crate::{
     http::{
+        long::caller,
         problem::Problem,
         ws_v1::spool::{STALLED, body},
     },
@@ -24,7 +22,7 @@ use crate::{
 
 /// Answers that are under way at most.
 const ALL: usize = 64;
-/// Of one host.
+/// Of one caller.
 const EACH: usize = 16;
 /// Chunks that wait for the client at most.
 const WAITING: usize = 2;
@@ -34,9 +32,10 @@ static PLACES: LazyLock<Places> = LazyLock::new(|| Places::new(ALL, EACH, "read 
 /// Waits for a place.
 ///
 /// # Errors
-/// Others, or the host itself, read for too long.
-pub async fn place(host: IpAddr) -> Result<Place, Problem> {
-    Ok(PLACES.take(host.to_string()).await?)
+/// Others, or the caller itself, read for too long.
+pub async fn place(request: &HttpRequest) -> Result<Place, Problem> {
+    let (caller, address) = caller(request);
+    Ok(PLACES.take(caller.identity(address)).await?)
 }
 
 /// Sends lines, and ends where the client takes none for a while.

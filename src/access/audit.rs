@@ -8,6 +8,7 @@ use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     fmt, io,
     net::IpAddr,
+    ops::RangeInclusive,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc::Sender},
     time::{Duration, Instant},
 };
@@ -286,6 +287,8 @@ pub struct Audit {
     newest: watch::Sender<u64>,
     standing: Mutex<Standing>,
     files: Option<Files>,
+    /// These were noted by an earlier process, and are not there.
+    lost: Option<RangeInclusive<u64>>,
 }
 
 /// How far the files of the log are behind.
@@ -295,6 +298,8 @@ pub struct Standing {
     pub waiting: usize,
     /// Why the disk does not take them.
     pub failing: Option<Arc<str>>,
+    /// The start found that these are missing.
+    pub lost: Option<RangeInclusive<u64>>,
 }
 
 impl fmt::Debug for Audit {
@@ -367,7 +372,24 @@ impl Audit {
             newest: watch::Sender::new(next - 1),
             standing: Mutex::default(),
             files: None,
+            lost: None,
         }
+    }
+
+    /// The same, where ids up to this one were given: those behind what was kept are missing, and are not given again.
+    pub fn given(mut self, last: u64) -> Audit {
+        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if inner.next <= last {
+            self.lost = Some(inner.next..=last);
+            inner.next = last + 1;
+            self.newest.send_replace(last);
+        }
+        self
+    }
+
+    /// What an earlier process noted, and is missing behind all that is there of it.
+    pub fn lost(&self) -> Option<RangeInclusive<u64>> {
+        self.lost.clone()
     }
 
     /// The same, with files in which there is more than in memory.
@@ -424,7 +446,8 @@ impl Audit {
 
     /// How it stands with the files.
     pub fn standing(&self) -> Standing {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Standing { lost: self.lost(), ..standing }
     }
 
     /// The id of the last record that was noted.

@@ -1,6 +1,7 @@
 //! `PartitionActor`: owns `domain::Partition`, runs the scheduling loop, routes effects, starts and stops the conversations
 //! of queues, applications and nodes. Nobody else changes the partition.
 
+mod begin;
 mod conversations;
 mod handlers;
 mod journal;
@@ -9,6 +10,7 @@ mod meter;
 mod orders;
 pub mod recorder;
 pub(crate) mod restored;
+mod talkers;
 mod teardown;
 mod traced;
 mod waits;
@@ -25,6 +27,7 @@ use tokio::sync::oneshot;
 
 pub use self::links::Links;
 use self::{
+    begin::Begin,
     conversations::Conversations,
     journal::Link,
     meter::Meter,
@@ -45,6 +48,7 @@ use crate::{
         command::Command,
         conf::Resolver,
         effect::{Callback, Effect, Released, TurnEffect, events_of},
+        event::Event,
         log::Beginning,
         types::Nanos,
     },
@@ -111,6 +115,8 @@ pub struct PartitionActor {
     timer: Option<(Nanos, SpawnHandle)>,
     /// It shows how it was: nothing happens in it.
     is_still: bool,
+    /// What it is made from when it starts; until then it has not even queues.
+    unmade: Option<Begin>,
     status: PartitionStatus,
 }
 
@@ -131,25 +137,27 @@ impl PartitionActor {
         let (rm, internal, conf) = (setup.rm.clone(), setup.internal.clone(), setup.conf.clone());
         let resolver = conf.resolver;
         let beginning = Beginning { rm, internal, conf, at: clock.now() };
-        let (mut shared, mut inherited) = (false, None);
+        let (mut shared, mut inherited, mut recorded) = (false, None, None);
         if let Some(Recorded { instance, outlet, replica: before, still, shared: is_shared, standing }) =
             setup.recorded.take()
         {
             (shared, inherited) = (is_shared, standing);
-            recorder = Some(match &before {
-                Some(before) => Recorder::resume(instance, outlet, before.number, before.at),
-                None => Recorder::begin(instance, outlet, &beginning),
-            });
+            match &before {
+                Some(before) => recorder = Some(Recorder::resume(instance, outlet, before.number, before.at)),
+                None => recorded = Some((instance, outlet)),
+            }
             recorder = recorder.filter(|_| still.is_none());
             (replica, is_still) = (before, still);
         }
-        let mut effects = Vec::new();
-        let (partition, talks) = match replica {
+        let (partition, talks, unmade) = match replica {
             Some(replica) => {
                 clock = is_still.map_or_else(|| clock.not_before(replica.at), Clock::still);
-                (replica.partition, Some(replica.talks))
+                (replica.partition, Some(replica.talks), None)
             }
-            None => (beginning.partition(&mut effects), None),
+            None => {
+                let partition = beginning.unmade();
+                (partition, None, Some(Begin { beginning, recorded, metrics: links.metrics.clone() }))
+            }
         };
         let (internal, budget) = (setup.internal.clone(), setup.budget.clone());
         let unconfirmed = Rc::new(Unconfirmed::new(internal, clock, budget, setup.patience));
@@ -165,7 +173,7 @@ impl PartitionActor {
             setup,
             clock,
             partition,
-            effects,
+            effects: Vec::new(),
             counted: (0, 0),
             steps: Vec::new(),
             recorder,
@@ -178,6 +186,7 @@ impl PartitionActor {
             snapshot: None,
             timer: None,
             is_still: is_still.is_some(),
+            unmade,
             status: PartitionStatus::default(),
         };
         // One that is shown while another server leads it holds no conversations.
@@ -447,10 +456,14 @@ impl PartitionActor {
         if let Some(entry) = &mut entry {
             entry.last = last;
         }
-        let mut items = Vec::new();
         // Most of it: made once in the size that it gets.
         let number = entry.as_ref().map_or_else(|| events_of(&self.effects), |entry| entry.events);
-        let (mut events, mut turns) = (Vec::with_capacity(number as usize), Vec::new());
+        self.leave_with(now, entry, Vec::with_capacity(number as usize), weight)
+    }
+
+    /// The same, behind these events; the record tells of them, too.
+    fn leave_with(&mut self, now: Nanos, entry: Option<Box<Entry>>, mut events: Vec<Event>, weight: i64) -> usize {
+        let (mut items, mut turns) = (Vec::new(), Vec::new());
         let is_traced = self.traced.is_busy();
         // What was told last of the state of an application.
         let mut told = None;
@@ -597,7 +610,9 @@ impl Actor for PartitionActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        if !self.is_still {
+        if let Some(unmade) = self.unmade.take() {
+            self.begin(unmade, ctx);
+        } else if !self.is_still {
             self.changed(ctx);
             self.begin_journal(ctx);
         }

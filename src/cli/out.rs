@@ -77,8 +77,17 @@ pub fn lines(text: &str) -> String {
     text.chars().map(|c| if is_obeyed(c) && c != '\n' { ' ' } else { c }).collect()
 }
 
+/// The same of JSON, or of YAML whose texts are as those of JSON: what is obeyed is within texts, and is written as an escape.
+pub fn escaped(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_obeyed(c) && c != '\n' { shown += &format!("\\u{:04x}", u32::from(c)) } else { shown.push(c) }
+    }
+    shown
+}
+
 /// Moves, or turns round what follows, so that a text is not read as it is.
-fn is_obeyed(c: char) -> bool {
+pub fn is_obeyed(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || turns
 }
@@ -118,6 +127,7 @@ mod tests {
     fn what_a_terminal_obeys_is_taken_out() {
         assert_eq!(line("a\u{1b}[2Jb\nc\u{9b}d"), "a [2Jb c d");
         assert_eq!(lines("a\r\nb\u{7}"), "a \nb ");
+        assert_eq!(escaped("[\"a\u{9b}\u{202e}\u{7f}ö\"]\n"), "[\"a\\u009b\\u202e\\u007fö\"]\n");
         assert_eq!(line("root\u{202e}ab\u{2066}\u{200f}"), "root ab  ");
         let json = r#"{"a\u001b": ["x\ny", {"copy": "x\ny\u0007"}], "n": 7}"#;
         let read: BTreeMap<String, Value> = answer(json).unwrap();

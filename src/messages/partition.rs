@@ -223,7 +223,7 @@ pub struct Observe;
 pub struct PartitionStatus {
     /// Batches that wait for the groups of a user.
     pub waiting_batches: usize,
-    /// Conversations by kind: applications, queues, nodes.
+    /// Actors by kind of what they talk about: applications, queues, nodes.
     pub conversations: [usize; 3],
     /// Who waits for something of them, and for how many things that are not there.
     pub waits: [usize; 2],

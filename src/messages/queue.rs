@@ -25,7 +25,7 @@ pub struct QueueUpdate {
 pub struct GetQueueDoor;
 
 /// See [`GetQueueDoor`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueDoor {
     /// Applications admitted since the queue came.
     pub admitted: u64,

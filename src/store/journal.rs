@@ -5,7 +5,7 @@
 //! Everything here blocks.
 
 mod copy;
-mod count;
+pub mod count;
 mod log;
 mod merge;
 mod report;

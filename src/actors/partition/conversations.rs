@@ -1,5 +1,5 @@
-//! The conversations of a partition: one actor per live queue and node, and per live application since somebody first waited
-//! for it or a release of it for the shim, on the partition's arbiter. Effects are collected by receiver and handed over once per
+//! The conversations of a partition: one actor per live node, per live queue since something was first told to it, and per live
+//! application since somebody first waited for it or a release of it for the shim, on the partition's arbiter. Effects are collected by receiver and handed over once per
 //! batch or slice.
 
 use std::{collections::BTreeMap, rc::Rc, sync::Arc};
@@ -7,7 +7,10 @@ use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 use actix::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::waits::{Status, Waits};
+use super::{
+    talkers::Talkers,
+    waits::{Status, Waits},
+};
 use crate::{
     actors::{
         application::ApplicationActor, node::NodeActor, queue::QueueActor, silence::Silence, unconfirmed::Unconfirmed,
@@ -20,25 +23,24 @@ use crate::{
         application::{AppGone, AppUpdate, Carried, GetUnconfirmed, LookAnew, Resend, UnconfirmedRelease, Unheard},
         node::{Heard, JudgeSilence, NodeGone, NodeUpdate},
         partition::{Patience, ResendUnconfirmed, SendAgain, Signs, UnconfirmedSums},
-        queue::{GetQueueDoor, QueueGone, QueueUpdate},
+        queue::{GetQueueDoor, QueueDoor, QueueGone, QueueUpdate},
         recorded::Talks,
         rm::{Line, Payload},
         wait::{Kind, Target},
     },
 };
 
-type Id = Arc<str>;
+pub(super) type Id = Arc<str>;
+/// Nobody comes to most of many thousands.
+pub(super) type Queues = Talkers<QueueActor>;
 
 /// See the module.
 pub(super) struct Conversations {
     unconfirmed: Rc<Unconfirmed>,
     silence: Rc<Silence>,
     send: Recipient<SendAgain>,
-    /// Most have nobody to talk to, and no actor.
-    apps: FxHashMap<Id, Option<Addr<ApplicationActor>>>,
-    /// Applications that have one.
-    app_actors: usize,
-    queues: FxHashMap<Id, Addr<QueueActor>>,
+    apps: Talkers<ApplicationActor>,
+    queues: Queues,
     nodes: FxHashMap<Id, Addr<NodeActor>>,
     app_updates: BTreeMap<Id, Vec<(Nanos, AppEffect)>>,
     queue_updates: BTreeMap<Id, Vec<QueueEffect>>,
@@ -79,18 +81,22 @@ impl Conversations {
             unconfirmed,
             silence,
             send,
-            apps: FxHashMap::default(),
-            app_actors: 0,
-            queues: FxHashMap::default(),
+            apps: Talkers::default(),
+            queues: Queues::default(),
             nodes: FxHashMap::default(),
             app_updates: BTreeMap::new(),
             queue_updates: BTreeMap::new(),
         }
     }
 
-    /// Number of conversations: applications, queues, nodes.
+    /// It begins with these queues.
+    pub(super) fn begin(&mut self, queues: Queues) {
+        self.queues = queues;
+    }
+
+    /// Number of actors: of applications, queues, nodes.
     pub(super) fn counts(&self) -> [usize; 3] {
-        [self.app_actors, self.queues.len(), self.nodes.len()]
+        [self.apps.actors(), self.queues.actors(), self.nodes.len()]
     }
 
     /// `told`: the application whose state was told last, and that.
@@ -98,7 +104,7 @@ impl Conversations {
         let app = app_of(&effect).clone();
         match effect {
             AppEffect::Added { .. } => {
-                self.apps.insert(app.clone(), None);
+                self.apps.insert(app.clone());
                 for wait in waits.arrived(Kind::Application, &app) {
                     if let Some(actor) = self.app_actor(&app) {
                         actor.do_send(wait);
@@ -107,8 +113,7 @@ impl Conversations {
             }
             AppEffect::Removed { .. } => {
                 let effects = self.app_updates.remove(&app);
-                if let Some(addr) = self.apps.remove(&app).flatten() {
-                    self.app_actors -= 1;
+                if let Some(addr) = self.apps.remove(&app) {
                     if let Some(effects) = effects {
                         addr.do_send(AppUpdate { effects, status: None });
                     }
@@ -123,12 +128,13 @@ impl Conversations {
 
     /// The conversation of a live application, which begins with this where it had none.
     fn app_actor(&mut self, app: &Id) -> Option<&Addr<ApplicationActor>> {
-        let (sums, send, count) = (&self.unconfirmed, &self.send, &mut self.app_actors);
-        let begin = || {
-            *count += 1;
-            ApplicationActor::new(app.clone(), sums.clone(), send.clone()).start()
-        };
-        Some(self.apps.get_mut(app)?.get_or_insert_with(begin))
+        let (sums, send) = (&self.unconfirmed, &self.send);
+        self.apps.begin(app, || ApplicationActor::new(app.clone(), sums.clone(), send.clone()))
+    }
+
+    /// The same of a queue.
+    fn queue_actor(&mut self, queue: &str) -> Option<&Addr<QueueActor>> {
+        self.queues.begin(queue, QueueActor::default)
     }
 
     pub(super) fn queue(&mut self, effect: QueueEffect, waits: &mut Waits) {
@@ -141,9 +147,12 @@ impl Conversations {
                 }
             }
             QueueEffect::Added { .. } => {
-                let actor = QueueActor::default().start();
-                waits.arrived(Kind::Queue, &queue).into_iter().for_each(|wait| actor.do_send(wait));
-                self.queues.insert(queue, actor);
+                self.queues.insert(queue.clone());
+                for wait in waits.arrived(Kind::Queue, &queue) {
+                    if let Some(actor) = self.queue_actor(&queue) {
+                        actor.do_send(wait);
+                    }
+                }
             }
             effect => self.queue_updates.entry(queue).or_default().push(effect),
         }
@@ -174,13 +183,13 @@ impl Conversations {
         for (app, effects) in std::mem::take(&mut self.app_updates) {
             // Without an actor nothing waits that could be confirmed.
             let begins = effects.iter().any(|(_, effect)| matches!(effect, AppEffect::Unconfirmed { .. }));
-            let addr = if begins { self.app_actor(&app) } else { self.apps.get(&app).and_then(Option::as_ref) };
+            let addr = if begins { self.app_actor(&app) } else { self.apps.get(&app) };
             if let Some(addr) = addr {
                 addr.do_send(AppUpdate { effects, status: None });
             }
         }
         for (queue, effects) in std::mem::take(&mut self.queue_updates) {
-            if let Some(addr) = self.queues.get(&queue) {
+            if let Some(addr) = self.queue_actor(&queue) {
                 addr.do_send(QueueUpdate { effects, at: now, status: None });
             }
         }
@@ -196,7 +205,7 @@ impl Conversations {
                 }
             }
             Status::Queue(status) => {
-                if let Some(addr) = self.queues.get(name) {
+                if let Some(addr) = self.queue_actor(name) {
                     addr.do_send(QueueUpdate { status: Some(status), ..QueueUpdate::default() });
                 }
             }
@@ -208,7 +217,7 @@ impl Conversations {
         }
     }
 
-    /// Passes a message on to the conversation of a thing, where there is one.
+    /// Passes a message on to the conversation of a thing, where that is there.
     pub(super) fn pass_on<M>(&mut self, target: &Target, message: M)
     where
         M: Message<Result = ()> + Send + 'static,
@@ -218,14 +227,20 @@ impl Conversations {
     {
         match target.kind {
             Kind::Application => self.app_actor(&target.name).map(|addr| addr.do_send(message)),
-            Kind::Queue => self.queues.get(&target.name).map(|addr| addr.do_send(message)),
+            Kind::Queue => self.queue_actor(&target.name).map(|addr| addr.do_send(message)),
             Kind::Node => self.nodes.get(&target.name).map(|addr| addr.do_send(message)),
         };
     }
 
-    /// The conversation of a queue.
-    pub(super) fn of_queue(&self, path: &str) -> Option<&Addr<QueueActor>> {
-        self.queues.get(path)
+    /// Who came to the door of a queue; without an actor nobody did.
+    pub(super) fn door(&self, path: &str) -> impl Future<Output = Option<QueueDoor>> + use<> {
+        let (asked, is_there) = (self.queues.get(path).map(|addr| addr.send(GetQueueDoor)), self.queues.contains(path));
+        async move {
+            match asked {
+                Some(asked) => asked.await.ok(),
+                None => is_there.then(QueueDoor::default),
+            }
+        }
     }
 
     /// In which line releases are on their way to the shim.
@@ -236,7 +251,7 @@ impl Conversations {
             by_app.entry(&release.app).or_default().push((release.key.clone(), release.termination));
         }
         for (app, releases) in by_app {
-            if let Some(Some(addr)) = self.apps.get(app) {
+            if let Some(addr) = self.apps.get(app) {
                 addr.do_send(Carried { line: line.seq, releases });
             }
         }
@@ -317,26 +332,29 @@ impl Conversations {
     /// What all of them know, of what they were told before.
     pub(super) fn talks(&self) -> impl Future<Output = Talks> + use<> {
         use futures::future::join_all;
-        let apps = self.apps.keys().cloned().collect();
-        let queues: Vec<_> = self.queues.iter().map(|(id, addr)| (id.clone(), addr.send(GetQueueDoor))).collect();
-        let unconfirmed: Vec<_> = self.apps.values().flatten().map(|addr| addr.send(GetUnconfirmed)).collect();
+        let apps = self.apps.iter().map(|(id, _)| id.clone()).collect();
+        let mut queues: BTreeMap<Id, QueueDoor> =
+            self.queues.iter().map(|(id, _)| (id.clone(), QueueDoor::default())).collect();
+        let doors = self.queues.iter().filter_map(|(id, addr)| Some((id.clone(), addr?.send(GetQueueDoor))));
+        let doors: Vec<_> = doors.collect();
+        let unconfirmed: Vec<_> = self.apps.iter().filter_map(|(_, addr)| Some(addr?.send(GetUnconfirmed))).collect();
         async move {
-            let queues = join_all(queues.into_iter().map(async |(id, talk)| Some((id, talk.await.ok()?)))).await;
+            let doors = join_all(doors.into_iter().map(async |(id, door)| Some((id, door.await.ok()?)))).await;
+            queues.extend(doors.into_iter().flatten());
             let unconfirmed = join_all(unconfirmed).await.into_iter().flatten().flatten();
             let key =
                 |row: &UnconfirmedRelease| (row.release.app.clone(), row.release.key.clone(), row.release.termination);
-            Talks {
-                apps,
-                queues: queues.into_iter().flatten().collect(),
-                unconfirmed: unconfirmed.map(|row| (key(&row), row)).collect(),
-            }
+            Talks { apps, queues, unconfirmed: unconfirmed.map(|row| (key(&row), row)).collect() }
         }
     }
 
     /// Goes on with what was known before.
     pub(super) fn restore<'a>(&mut self, talks: Talks, nodes: impl Iterator<Item = &'a Id>) {
         for (queue, door) in talks.queues {
-            self.queues.insert(queue, QueueActor::of(door).start());
+            self.queues.insert(queue.clone());
+            if door != QueueDoor::default() {
+                self.queues.begin(&queue, || QueueActor::of(door));
+            }
         }
         for node in nodes {
             self.nodes.insert(node.clone(), NodeActor::new(node.clone(), self.silence.clone()).start());
@@ -346,7 +364,7 @@ impl Conversations {
             rows.entry(app).or_default().push(row);
         }
         for app in talks.apps {
-            self.apps.insert(app.clone(), None);
+            self.apps.insert(app.clone());
             if let (Some(rows), Some(actor)) = (rows.remove(&app), self.app_actor(&app)) {
                 actor.do_send(Unheard(rows));
             }
@@ -355,11 +373,10 @@ impl Conversations {
 
     /// Ends all conversations.
     pub(super) fn stop(&mut self) {
-        self.app_actors = 0;
-        for addr in self.apps.drain().filter_map(|(_, addr)| addr) {
+        for addr in self.apps.drain() {
             addr.do_send(AppGone(None));
         }
-        for (_, addr) in self.queues.drain() {
+        for addr in self.queues.drain() {
             addr.do_send(QueueGone);
         }
         for (_, addr) in self.nodes.drain() {

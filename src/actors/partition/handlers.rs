@@ -16,7 +16,7 @@ use crate::{
             PartitionStatus, Patience, ResendUnconfirmed, Save, Saved, SendAgain, ShowInstead, ShowQueueDoor, Snapshot,
             Wake,
         },
-        queue::{GetQueueDoor, QueueDoor},
+        queue::QueueDoor,
         receipts::Receipt,
         ugm::UseResolver,
     },
@@ -84,8 +84,7 @@ impl Handler<ShowQueueDoor> for PartitionActor {
 
     fn handle(&mut self, msg: ShowQueueDoor, _ctx: &mut Self::Context) -> Self::Result {
         self.route();
-        let asked = self.conversations.of_queue(&msg.0).map(|queue| queue.send(GetQueueDoor));
-        Box::pin(async move { asked?.await.ok() })
+        Box::pin(self.conversations.door(&msg.0))
     }
 }
 

@@ -6,7 +6,11 @@ use std::time::{Duration, Instant};
 use actix::prelude::*;
 use tokio::sync::oneshot;
 
-use super::{PartitionActor, restored::standing_of};
+use super::{
+    PartitionActor,
+    begin::{FEW, done},
+    restored::standing_of,
+};
 use crate::{
     domain::command::Command,
     messages::{journal::Standing, partition::StopPartition},
@@ -23,6 +27,25 @@ impl PartitionActor {
     /// It ends: what comes in now waits until nothing is left.
     pub(super) fn is_ending(&self) -> bool {
         !self.ended.is_empty()
+    }
+
+    /// All queues are stopped at once: of thousands, on another thread. Nothing is handled meanwhile.
+    fn stop_elsewhere(&mut self, ctx: &mut Context<Self>) {
+        let now = self.now();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.apply(&Command::Stop, now);
+        }
+        self.step(now);
+        let (mut partition, mut effects) = (self.partition.hollow(), std::mem::take(&mut self.effects));
+        let stopped = tokio::task::spawn_blocking(move || {
+            partition.apply(Command::Stop, now, &mut effects);
+            (partition, effects)
+        });
+        ctx.wait(stopped.into_actor(self).map(|stopped, actor, ctx| {
+            let Some((partition, effects)) = done(stopped) else { return ctx.stop() };
+            (actor.partition, actor.effects) = (partition, effects);
+            actor.tear_down(ctx);
+        }));
     }
 
     fn tear_down(&mut self, ctx: &mut Context<Self>) {
@@ -90,12 +113,16 @@ impl Handler<StopPartition> for PartitionActor {
             self.meter.ends();
             self.end_waits();
             self.route();
-            let now = self.now();
-            self.enter(Command::Stop, now);
             if let Some((_, timer)) = self.timer.take() {
                 ctx.cancel_future(timer);
             }
-            self.tear_down(ctx);
+            if self.partition.queue_by_path.len() > FEW {
+                self.stop_elsewhere(ctx);
+            } else {
+                let now = self.now();
+                self.enter(Command::Stop, now);
+                self.tear_down(ctx);
+            }
         }
         Box::pin(async move { wait.await.unwrap_or_default() })
     }

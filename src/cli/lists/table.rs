@@ -138,8 +138,10 @@ impl List {
             Format::Table | Format::Wide => {
                 format!("{}{}", self.table(format == Format::Wide, true), out::lines(&self.note))
             }
-            Format::Json => format!("{:#}\n", Value::Array(self.rows.iter().map(|row| row.value.clone()).collect())),
-            Format::Yaml => yaml::document(&Value::Array(self.rows.iter().map(|row| row.value.clone()).collect())),
+            Format::Json | Format::Yaml => {
+                let rows = Value::Array(self.rows.iter().map(|row| row.value.clone()).collect());
+                out::escaped(&if format == Format::Json { format!("{rows:#}\n") } else { yaml::document(&rows) })
+            }
             Format::Name => self.rows.iter().fold(String::new(), |text, row| text + &out::line(&row.name) + "\n"),
         }
     }

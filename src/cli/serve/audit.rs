@@ -1,5 +1,5 @@
 //! The files of the audit log: `audit/FIRST-ID.jsonl` in the data directory, a record in a line, the oldest removed when there
-//! are too many.
+//! are too many. `audit.mark` beside them says up to which record they go, so that it is noticed where their end is missing.
 
 use std::{
     collections::VecDeque,
@@ -21,7 +21,10 @@ use crate::{
         Audit,
         audit::{KEPT, Older, Record, Standing},
     },
-    store::files,
+    store::{
+        files,
+        journal::count::{self, Count},
+    },
 };
 
 /// A file that has grown so large is followed by another.
@@ -54,13 +57,24 @@ pub fn open(data: Option<&Path>) -> anyhow::Result<Kept> {
     let named = || format!("the audit log {}", dir.display());
     files::make_dir(&dir).with_context(named)?;
     let kept = read(&dir).with_context(named)?;
+    let (mut mark, given) = Mark::open(data.join("audit.mark")).with_context(named)?;
     let (sender, records) = mpsc::channel();
     let of_files = dir.clone();
-    let audit = Audit::resumed(kept, Some(sender)).with_files(Box::new(move |id| older(&of_files, id)));
+    let audit = Audit::resumed(kept, Some(sender)).given(given).with_files(Box::new(move |id| older(&of_files, id)));
+    if let Some(lost) = audit.lost() {
+        let (from, to) = (lost.start(), lost.end());
+        tracing::error!(
+            code = "audit-lost", dir = %dir.display(), from, to,
+            "records of the audit log are missing: they were cut off or removed, or never written"
+        );
+    }
     let audit = Arc::new(audit);
     let (mut log, told) = (Log { dir, file: None }, Arc::downgrade(&audit));
     let write = move || {
-        log.write_all(&records, |id, standing| _ = told.upgrade().map(|audit| audit.went(id, standing)));
+        log.write_all(&records, |id, standing| {
+            _ = told.upgrade().map(|audit| audit.went(id, standing));
+            mark.note(id, standing.failing.is_some());
+        });
     };
     let writer = thread::Builder::new().name("audit".to_owned()).spawn(write)?;
     Ok(Kept { audit, writer: Some(writer) })
@@ -88,6 +102,52 @@ impl Kept {
     }
 }
 
+/// The mark. It is written behind the records, so that what a kill leaves is one that is too small.
+struct Mark {
+    count: Count,
+    last: u64,
+    /// It could not be written, and that was told.
+    failing: bool,
+}
+
+impl Mark {
+    /// The one at this place, and the last id that it knows. An earlier release had none.
+    fn open(path: PathBuf) -> io::Result<(Mark, u64)> {
+        let found = count::read_at(&path)?;
+        let mut count = Count::at(path.clone());
+        let last = found.unwrap_or_else(|why| {
+            let made = count.replace(0).err().map_or("made anew".to_owned(), |error| error.to_string());
+            tracing::error!(
+                code = "audit-damaged", file = %path.display(),
+                "the mark of the audit log is {why} ({made}): records that are missing at its end are not noticed"
+            );
+            0
+        });
+        Ok((Mark { count, last, failing: false }, last))
+    }
+
+    /// Records up to this one were told of. That a disk takes nothing is told where it does not take them.
+    fn note(&mut self, id: u64, is_told: bool) {
+        if id <= self.last {
+            return;
+        }
+        let written = self.count.write(id);
+        if let Err(error) = &written
+            && !is_told
+            && !self.failing
+        {
+            tracing::error!(
+                code = "audit-not-written", %error,
+                "the mark of the audit log cannot be written: it would not be noticed where its end is missing"
+            );
+        }
+        self.failing = written.is_err();
+        if written.is_ok() {
+            self.last = id;
+        }
+    }
+}
+
 /// The newest records of a directory. A last line that is not whole was being written when the machine stopped: it was
 /// never told to anybody. What is damaged elsewhere is told in the log, and readers see a gap.
 fn read(dir: &Path) -> io::Result<Vec<Record>> {
@@ -103,7 +163,10 @@ fn read(dir: &Path) -> io::Result<Vec<Record>> {
                     code = "audit-damaged", file = %path.display(), %error,
                     "a line of the audit log is damaged: it is left out"
                 ),
-                Err(_) => {}
+                Err(_) => tracing::warn!(
+                    code = "audit-cut", file = %path.display(), bytes = line.len(),
+                    "the machine stopped while a line of the audit log was written: what there is of it is passed over"
+                ),
             }
         }
         here.append(&mut kept);
@@ -148,7 +211,7 @@ struct Log {
 
 impl Log {
     /// Writes until nobody notes any more. What the disk does not take is told as noted all the same, and tried again.
-    fn write_all(&mut self, records: &mpsc::Receiver<Arc<Record>>, told: impl Fn(u64, &Standing)) {
+    fn write_all(&mut self, records: &mpsc::Receiver<Arc<Record>>, mut told: impl FnMut(u64, &Standing)) {
         let mut waiting: VecDeque<Arc<Record>> = VecDeque::new();
         let mut failing: Option<Arc<str>> = None;
         let mut open = true;
@@ -178,7 +241,7 @@ impl Log {
             }
             // Readers have no more in memory either.
             waiting.drain(..waiting.len().saturating_sub(KEPT));
-            let standing = Standing { waiting: waiting.len(), failing: failing.clone() };
+            let standing = Standing { waiting: waiting.len(), failing: failing.clone(), lost: None };
             if let Some(last) = last {
                 told(last, &standing);
             }
@@ -317,6 +380,66 @@ mod tests {
         kept.audit.note(Entry::default());
         kept.close();
         assert_eq!(ids(&open(Some(data.path())).unwrap()), [1, 3, 4, 5]);
+    }
+
+    /// A log of five records, of which so many bytes of the third line are left, or of which the file is gone.
+    fn cut(bytes: Option<usize>) -> tempfile::TempDir {
+        let data = tempfile::tempdir().unwrap();
+        let kept = open(Some(data.path())).unwrap();
+        (0..5).for_each(|_| kept.audit.note(Entry::default()));
+        kept.close();
+        let (_, path) = listed(&data.path().join("audit")).unwrap().remove(0);
+        let text = fs::read_to_string(&path).unwrap();
+        let whole: usize = text.split_inclusive('\n').take(2).map(str::len).sum();
+        match bytes {
+            Some(bytes) => fs::write(&path, &text[..whole + bytes]).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+        data
+    }
+
+    #[test]
+    fn ids_of_records_that_were_lost_are_not_given_again() {
+        for (bytes, left) in [(Some(20), &[1, 2][..]), (Some(0), &[1, 2]), (None, &[])] {
+            let data = cut(bytes);
+            for _ in 0..2 {
+                let kept = open(Some(data.path())).unwrap();
+                assert_eq!(ids(&kept), left, "{bytes:?}");
+                let lost = left.len() as u64 + 1..=5;
+                assert_eq!((kept.audit.standing().lost, kept.audit.noted()), (Some(lost), 5), "{bytes:?}");
+                kept.close();
+            }
+            let kept = open(Some(data.path())).unwrap();
+            kept.audit.note(Entry::default());
+            kept.close();
+            let kept = open(Some(data.path())).unwrap();
+            assert_eq!((ids(&kept), kept.audit.lost()), ([left, &[6]].concat(), None), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_kill_leaves_is_no_loss() {
+        let data = cut(Some(20));
+        let mark = data.path().join("audit.mark");
+        // Of a release that had none, of a kill before it was written, and one that says nothing.
+        for text in [
+            None,
+            Some(""),
+            Some("00000000000000000002 ffffffff\n"),
+            Some("longer than any mark ever is, by a lot of text\n"),
+        ] {
+            let _ = fs::remove_file(&mark);
+            if let Some(text) = text {
+                fs::write(&mark, text).unwrap();
+            }
+            let kept = open(Some(data.path())).unwrap();
+            assert_eq!((ids(&kept), kept.audit.lost(), kept.audit.noted()), (vec![1, 2], None, 2), "{text:?}");
+            kept.close();
+        }
+        let kept = open(Some(data.path())).unwrap();
+        kept.audit.note(Entry::default());
+        kept.close();
+        assert_eq!(count::read_at(&mark).unwrap(), Ok(3));
     }
 
     #[test]

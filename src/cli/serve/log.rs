@@ -16,6 +16,7 @@ use tracing_subscriber::{
 use super::ServeArgs;
 use crate::{
     actors::topology::{Topology, process::LOG_LEVEL},
+    cli::out,
     config::extra::{LogLevel, LogLevels, SUBSYSTEMS, Settings},
 };
 
@@ -107,14 +108,13 @@ impl<W: io::Write> io::Write for OneLine<W> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let Ok(text) = std::str::from_utf8(event) else { return self.0.write(event) };
         let line = text.strip_suffix('\n').unwrap_or(text);
-        let strays = |of: char| of.is_control() || matches!(of, '\u{2028}' | '\u{2029}');
-        if !line.contains(strays) {
+        if !line.contains(out::is_obeyed) {
             self.0.write_all(event)?;
             return Ok(event.len());
         }
         let mut shown = String::with_capacity(text.len() + 16);
         for of in line.chars() {
-            if strays(of) { shown.extend(of.escape_default()) } else { shown.push(of) }
+            if out::is_obeyed(of) { shown.extend(of.escape_default()) } else { shown.push(of) }
         }
         shown.push_str(&text[line.len()..]);
         self.0.write_all(shown.as_bytes())?;
@@ -237,8 +237,8 @@ mod tests {
         };
         assert_eq!(written("INFO ask größer k1\n"), "INFO ask größer k1\n");
         assert_eq!(
-            written("INFO rejected=[\"k1: no\n2026 ERROR all is lost\u{1b}[2J\0\u{2028}\"]\n"),
-            "INFO rejected=[\"k1: no\\n2026 ERROR all is lost\\u{1b}[2J\\u{0}\\u{2028}\"]\n"
+            written("INFO rejected=[\"k1: no\n2026 ERROR all is lost\u{1b}[2J\0\u{2028}\u{202e}\"]\n"),
+            "INFO rejected=[\"k1: no\\n2026 ERROR all is lost\\u{1b}[2J\\u{0}\\u{2028}\\u{202e}\"]\n"
         );
     }
 }

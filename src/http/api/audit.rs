@@ -149,17 +149,30 @@ impl Reader {
         self.next = before;
     }
 
+    /// Why nothing is there before this one: it was kept no longer, or the start missed it.
+    fn reason(&self, before: u64) -> &'static str {
+        match self.log.lost() {
+            Some(lost) if lost.contains(&self.next) && before <= lost.end() + 1 => "damage",
+            _ => "retention",
+        }
+    }
+
     async fn look(&mut self) {
+        // Before it is looked what there is: the end of what was lost.
+        let newest = *self.newest.borrow();
         let (mut oldest, mut records) = self.log.from(self.next, BATCH);
         if self.next < oldest && self.files {
             self.look_into_files(oldest).await;
             (oldest, records) = self.log.from(self.next, BATCH);
         }
         if self.next < oldest && self.ready.is_empty() {
-            self.gap(oldest, "retention");
+            self.gap(oldest, self.reason(oldest));
         }
         if self.next >= oldest {
             records.iter().for_each(|record| self.take(record));
+            if records.is_empty() && self.next <= newest {
+                self.gap(newest + 1, "damage");
+            }
         }
     }
 
@@ -183,7 +196,8 @@ impl Reader {
             }
         };
         if self.next < older.begins {
-            self.gap(older.begins.min(oldest), "retention");
+            let begins = older.begins.min(oldest);
+            self.gap(begins, self.reason(begins));
         }
         records.iter().take_while(|record| record.id < oldest).for_each(|record| self.take(record));
         if records.last().is_some_and(|last| last.id + 1 < oldest) {

@@ -334,20 +334,21 @@ fn recorded(faults: &[String]) -> CheckView {
     }
 }
 
-/// Who changed what reaches the disk.
+/// Who changed what reaches the disk, and stays there.
 fn audited(standing: &Standing) -> CheckView {
+    let failing = standing.failing.as_ref().map(|why| {
+        let waits = either(&standing.waiting, "waits", "wait");
+        format!("{why}; {} {waits} in memory, and changes go on", plural(standing.waiting, "record"))
+    });
+    let lost = standing.lost.as_ref().map(|lost| {
+        format!("records {} to {} are missing: cut off or removed, or never written", lost.start(), lost.end())
+    });
+    let told: Vec<String> = failing.into_iter().chain(lost).collect();
     CheckView {
         name: "Audit log",
-        succeeded: standing.failing.is_none(),
-        description: "Check if the audit log can be written",
-        diagnosis_message: match &standing.failing {
-            None => "all records are written".to_owned(),
-            Some(why) => format!(
-                "{why}; {} {} in memory, and changes go on",
-                plural(standing.waiting, "record"),
-                either(&standing.waiting, "waits", "wait")
-            ),
-        },
+        succeeded: told.is_empty(),
+        description: "Check if the audit log can be written, and its end was there at the start",
+        diagnosis_message: if told.is_empty() { "all records are written".to_owned() } else { told.join(" || ") },
     }
 }
 
@@ -530,8 +531,12 @@ mod tests {
             (last.healthy, last.health_checks[9].diagnosis_message.clone())
         };
         assert_eq!(run(Standing::default()), (true, "all records are written".to_owned()));
-        let standing = Standing { waiting: 3, failing: Some("disk full".into()) };
-        assert_eq!(run(standing), (false, "disk full; 3 records wait in memory, and changes go on".to_owned()));
+        let failing = Standing { waiting: 3, failing: Some("disk full".into()), lost: None };
+        let why = "disk full; 3 records wait in memory, and changes go on";
+        assert_eq!(run(failing.clone()), (false, why.to_owned()));
+        let lost = "records 3 to 5 are missing: cut off or removed, or never written";
+        assert_eq!(run(Standing { lost: Some(3..=5), ..Standing::default() }), (false, lost.to_owned()));
+        assert_eq!(run(Standing { lost: Some(3..=5), ..failing }), (false, format!("{why} || {lost}")));
     }
 
     // OPS-013: an error counts for an hour, not for ever.

@@ -8,6 +8,8 @@
 //!
 //! It is written when the lines are on disk in both files, so what a crash leaves is a number that is too small. All of it is
 //! one write in place, far shorter than what a disk writes at once: it costs one flush, and is never there by half.
+//!
+//! Others that are numbered from 1 keep such a file too: `audit.mark` says up to which record the audit log goes.
 
 use std::{
     fs,
@@ -27,7 +29,15 @@ pub const FILE: &str = "resource.eventlog.lines";
 /// # Errors
 /// It cannot be opened at present.
 pub fn read(dir: &Path) -> io::Result<Result<u64, String>> {
-    Ok(match fs::read(dir.join(FILE)) {
+    read_at(&dir.join(FILE))
+}
+
+/// The same of a file of another name.
+///
+/// # Errors
+/// It cannot be opened at present.
+pub fn read_at(path: &Path) -> io::Result<Result<u64, String>> {
+    Ok(match fs::read(path) {
         // Made, and not written yet.
         Ok(bytes) if bytes.is_empty() => Ok(0),
         Ok(bytes) => parse(&bytes).ok_or_else(|| "damaged".to_owned()),
@@ -56,7 +66,12 @@ pub struct Count {
 impl Count {
     /// That of a directory. Nothing is made before the first write.
     pub fn of(dir: &Path) -> Count {
-        Count { path: dir.join(FILE), file: Held::default() }
+        Count::at(dir.join(FILE))
+    }
+
+    /// The same of a file of another name.
+    pub fn at(path: PathBuf) -> Count {
+        Count { path, file: Held::default() }
     }
 
     /// The log has so many lines. It is on disk afterwards.

@@ -315,3 +315,63 @@ async fn records_that_are_in_files_only_are_read_from_there() {
     assert_eq!(shown(&["--who", "alice", "-n", "1"]), (true, vec![10_007]));
     assert_eq!(shown(&["--since", "soon"]), (false, vec![]));
 }
+
+#[tokio::test]
+async fn records_that_are_missing_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().display().to_string();
+    let read = async |server: &Program, query: &str| {
+        let answer = reqwest::get(format!("{}/api/v1/audit{query}", server.address("http"))).await.unwrap();
+        let text = answer.error_for_status().unwrap().text().await.unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        // Of a record, its id.
+        lines.map(|line| line.get("id").cloned().unwrap_or(line)).collect::<Vec<_>>()
+    };
+    let change = async |server: &Program| {
+        let url = format!("{}/api/v1/log/level", server.address("http"));
+        reqwest::Client::new()
+            .post(url)
+            .json(&json!({"level": "info"}))
+            .send()
+            .await
+            .unwrap()
+            .error_for_status()
+            .unwrap();
+    };
+    let server = Program::start(&["--data", &data]);
+    for _ in 0..5 {
+        change(&server).await;
+    }
+    assert_eq!(read(&server, "").await.len(), 6);
+    server.signal("TERM");
+    assert_eq!(server.ended().await, Some(0));
+    let file = dir.path().join("audit/000000000001.jsonl");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let two: usize = text.split_inclusive('\n').take(2).map(str::len).sum();
+    let gap = |from: u64, to: u64| json!({"gap": {"from": from, "to": to, "reason": "damage"}});
+    for left in [vec![1, 2], vec![]] {
+        match left.is_empty() {
+            false => std::fs::write(&file, &text[..two + 20]).unwrap(),
+            true => std::fs::remove_file(&file).unwrap(),
+        }
+        let server = Program::start(&["--data", &data]);
+        let next = if left.is_empty() { 7 } else { 6 };
+        let lost = [left.iter().map(|id| json!(id)).collect(), vec![gap(left.len() as u64 + 1, next - 1)]].concat();
+        for query in ["", "?from=1"] {
+            assert_eq!(read(&server, query).await, [&lost[..], &[json!({"next": next})]].concat(), "{query}");
+        }
+        let from = |id: u64| format!("?from={id}");
+        assert_eq!(read(&server, &from(4)).await, [gap(4, next - 1), json!({"next": next})]);
+        assert_eq!(read(&server, &from(next)).await, [json!({"next": next})], "who goes on there is not refused");
+        let health = format!("{}/ws/v1/scheduler/healthcheck", server.address("http"));
+        let health: Value = reqwest::get(health).await.unwrap().json().await.unwrap();
+        let checks = health["HealthChecks"].as_array().unwrap();
+        let failed: Vec<_> =
+            checks.iter().filter(|check| check["Succeeded"] == false).map(|check| &check["Name"]).collect();
+        assert_eq!(failed, ["Audit log"]);
+        change(&server).await;
+        assert_eq!(read(&server, "").await, [&lost[..], &[json!(next), json!({"next": next + 1})]].concat());
+        server.signal("TERM");
+        assert_eq!(server.ended().await, Some(0));
+    }
+}

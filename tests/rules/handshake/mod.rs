@@ -4,6 +4,7 @@
 
 mod between;
 mod elsewhere;
+mod queues;
 mod releases;
 mod shim;
 mod teardown;

@@ -174,6 +174,11 @@ impl Shim {
     }
 
     pub fn with(patience: Patience) -> Shim {
+        Shim::of(QUEUES, patience)
+    }
+
+    /// With the queues of this configuration.
+    pub fn of(config: &str, patience: Patience) -> Shim {
         tokio::time::pause();
         let (told, questions) = (Arc::default(), Arc::default());
         let recorder = Recorder { told: Arc::clone(&told), questions: Arc::clone(&questions) }.start();
@@ -182,7 +187,7 @@ impl Shim {
             rm: "rm-1".into(),
             epoch: 1,
             internal: "[rm-1]default".into(),
-            conf: config::load(QUEUES).unwrap().partitions[0].clone(),
+            conf: config::load(config).unwrap().partitions[0].clone(),
             budget: Budget::new(1 << 20, 1 << 20),
             patience,
             callbacks: recorder.clone().recipient(),

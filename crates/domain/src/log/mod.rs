@@ -127,6 +127,11 @@ impl Beginning {
         coded::read_all(coded::Reader::new(bytes, types).with_names(names))
     }
 
+    /// What stands in its place until it is made: it has not even queues.
+    pub fn unmade(&self) -> Partition {
+        Partition::without_queues(self.rm.clone(), self.internal.clone(), self.conf.clone(), self.at)
+    }
+
     /// The partition; its first effects are the events of its queues.
     pub fn partition(self, effects: &mut Vec<Effect>) -> Partition {
         Partition::new(self.rm, self.internal, self.conf, self.at, effects)

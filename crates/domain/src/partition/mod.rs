@@ -244,7 +244,7 @@ impl Partition {
         std::mem::replace(self, hollow)
     }
 
-    fn without_queues(rm: Arc<str>, internal: Arc<str>, conf: Arc<PartitionConf>, now: Nanos) -> Partition {
+    pub(crate) fn without_queues(rm: Arc<str>, internal: Arc<str>, conf: Arc<PartitionConf>, now: Nanos) -> Partition {
         Partition {
             rm,
             name: conf.name.clone(),

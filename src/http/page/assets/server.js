@@ -18,7 +18,7 @@ const REMEDIES = {
   "Log": "Make room on the disk, or look at the directory that the message names. Nothing new is placed until it can be written.",
   "Partitions answer": "Look after the disk of the data directory: what hangs there holds up the partition.",
   "Overdue drains": "Look at the nodes: what still runs there is named.",
-  "Audit log": "Make room on the disk before the server is restarted: records wait in memory meanwhile.",
+  "Audit log": "Where it cannot be written, make room on the disk before the server is restarted: records wait in memory meanwhile. Where records are missing, find out what changed files of the data directory.",
   "Event store": "Make room on the disk, or set the clock right. Nothing has to be restarted: events wait in memory meanwhile.",
 };
 

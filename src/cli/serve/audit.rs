@@ -113,6 +113,12 @@ struct Mark {
 impl Mark {
     /// The one at this place, and the last id that it knows. An earlier release had none.
     fn open(path: PathBuf) -> io::Result<(Mark, u64)> {
+        // One that may not be read is not taken for one that is damaged.
+        if let Err(error) = File::open(&path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
+        }
         let found = count::read_at(&path)?;
         let mut count = Count::at(path.clone());
         let last = found.unwrap_or_else(|why| {

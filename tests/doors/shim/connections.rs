@@ -3,7 +3,7 @@
 use std::{
     io::{ErrorKind, Read as _, Write as _},
     net::TcpStream,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use callboard::si::v1::{NodeInfo, NodeRequest, NodeResponse, scheduler_client::SchedulerClient};
@@ -45,6 +45,26 @@ async fn nodes(server: &Server) -> (Sender<NodeRequest>, Streaming<NodeResponse>
     requests.send(NodeRequest { rm_id: "rm-1".into(), ..Default::default() }).await.expect("room");
     let answers = client.update_node(ReceiverStream::new(outgoing)).await.expect("opened");
     (requests, answers.into_inner())
+}
+
+#[tokio::test]
+async fn of_a_body_that_was_refused_not_all_is_read() {
+    let server = Server::start(&[]);
+    let mut stream = connect(&server.url(""));
+    let ended = tokio::task::spawn_blocking(move || {
+        let head = "POST /si/v1/rm/nobody/nodes HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                    Transfer-Encoding: chunked\r\n\r\n";
+        stream.write_all(head.as_bytes()).expect("sent");
+        stream.set_write_timeout(Some(LIMIT)).expect("a time");
+        let (crumbs, begun) = ("1\r\n \r\n".repeat(2_000), Instant::now());
+        while begun.elapsed() < LIMIT {
+            if stream.write_all(crumbs.as_bytes()).is_err() {
+                return true;
+            }
+        }
+        false
+    });
+    assert!(ended.await.expect("no panic"), "it is read for ever");
 }
 
 #[tokio::test]

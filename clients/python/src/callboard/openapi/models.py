@@ -392,6 +392,11 @@ class QueueOrdered(TypedDict):
     why: NotRequired[str | None]
 
 
+class QueueOrders(TypedDict):
+    orders: list[GivenOrder]
+    partition: str
+
+
 class ReasonOfOverview(TypedDict):
     applications: int
     asks: int
@@ -965,11 +970,6 @@ class QueueDoor(TypedDict):
     refusals: list[AppRefusal]
     refused: int
     state: str
-
-
-class QueueOrders(TypedDict):
-    orders: list[GivenOrder]
-    partition: str
 
 
 class QueuePlan(TypedDict):

@@ -4,7 +4,6 @@
 //! is not in use. One caller has at most half of the places, so that no token closes the door to the others.
 
 use std::{
-    cmp::Reverse,
     collections::HashMap,
     net::IpAddr,
     sync::{
@@ -21,7 +20,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use crate::access::Caller;
+use crate::{access::Caller, messages::strangers::Strangers};
 
 /// So long a connection has for its first call where others wait for its place, unless its address has a quarter of the places for such.
 const CHANCE: Duration = Duration::from_secs(2);
@@ -42,6 +41,8 @@ pub struct Room {
 struct Seats {
     next: u64,
     all: HashMap<u64, Seat>,
+    /// Those over which nobody has called, but for those that were told to go.
+    strangers: Strangers<()>,
     /// Connections of each caller.
     callers: HashMap<String, usize>,
 }
@@ -49,7 +50,7 @@ struct Seats {
 #[derive(Debug)]
 struct Seat {
     /// The address of the client, as such are counted.
-    address: String,
+    address: Arc<str>,
     began: Instant,
     /// Who called first of those who may.
     caller: Option<String>,
@@ -98,41 +99,45 @@ impl Room {
     }
 
     fn take(self: &Arc<Room>, permit: OwnedSemaphorePermit, address: Option<IpAddr>) -> Place {
-        let (address, closing, now) = (Caller::Anyone.key(address), Arc::<Closing>::default(), Instant::now());
-        let seat = Seat { address, began: now, caller: None, calls: 0, last: now, closing: closing.clone() };
+        let (closing, now) = (Arc::<Closing>::default(), Instant::now());
+        let address: Arc<str> = Caller::Anyone.key(address).into();
+        let seat =
+            Seat { address: address.clone(), began: now, caller: None, calls: 0, last: now, closing: closing.clone() };
         let mut seats = self.seats();
         seats.next += 1;
         let number = seats.next;
         seats.all.insert(number, seat);
+        seats.strangers.add(number, address, ());
         drop(seats);
         Place { ticket: Ticket { room: self.clone(), number }, closing, _permit: permit }
     }
 
     /// Tells one connection to go, if there is one that has to.
     fn send_away(&self) {
-        let (seats, now) = (self.seats(), Instant::now());
-        // Of those over which nobody has called: how many an address has, and its oldest.
-        let mut unknown: HashMap<&str, (usize, Reverse<Instant>, &Seat)> = HashMap::new();
-        let mut idle: Option<&Seat> = None;
-        for seat in seats.all.values().filter(|seat| !seat.closing.told.load(SeqCst)) {
-            if seat.caller.is_none() {
-                let of = unknown.entry(&seat.address).or_insert((0, Reverse(seat.began), seat));
-                of.0 += 1;
-                if seat.began < of.2.began {
-                    (of.1, of.2) = (Reverse(seat.began), seat);
-                }
-            } else if seat.calls == 0 && now - seat.last >= IDLE && idle.is_none_or(|other| seat.last < other.last) {
-                idle = Some(seat);
-            }
-        }
-        let most = unknown.into_values().max_by_key(|(count, oldest, _)| (*count, *oldest));
-        let had_its_chance =
-            |(count, _, oldest): &(usize, _, &Seat)| *count > (self.size / 4).max(1) || now - oldest.began >= CHANCE;
-        if let Some(seat) = most.filter(had_its_chance).map(|(.., seat)| seat).or(idle) {
-            tracing::debug!(of = seat.address, "a gRPC connection makes room for another");
+        let (mut seats, now) = (self.seats(), Instant::now());
+        let had_its_chance = |(number, count): &(u64, usize)| {
+            *count > (self.size / 4).max(1) || seats.all.get(number).is_none_or(|seat| now - seat.began >= CHANCE)
+        };
+        let stranger = seats.strangers.first().filter(had_its_chance).map(|(number, _)| number);
+        let Some(number) = stranger.or_else(|| seats.idle(now)) else { return };
+        seats.strangers.remove(number);
+        if let Some(seat) = seats.all.get(&number) {
+            tracing::debug!(of = &*seat.address, "a gRPC connection makes room for another");
             seat.closing.told.store(true, SeqCst);
             seat.closing.waker.wake();
         }
+    }
+}
+
+impl Seats {
+    /// The one of those that called, and are not in use, that has not been for the longest time.
+    fn idle(&self, now: Instant) -> Option<u64> {
+        let is_idle = |seat: &Seat| {
+            let away = seat.closing.told.load(SeqCst);
+            seat.caller.is_some() && seat.calls == 0 && now - seat.last >= IDLE && !away
+        };
+        let idle = self.all.iter().filter(|(_, seat)| is_idle(seat));
+        idle.min_by_key(|(_, seat)| seat.last).map(|(number, _)| *number)
     }
 }
 
@@ -168,6 +173,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut seats = self.ticket.room.seats();
+        seats.strangers.remove(self.ticket.number);
         if let Some(caller) = seats.all.remove(&self.ticket.number).and_then(|seat| seat.caller)
             && let Some(count) = seats.callers.get_mut(&caller)
         {
@@ -193,7 +199,7 @@ impl Ticket {
     /// The caller has as many connections as it may, and this is one more.
     pub fn admit(&self, caller: impl FnOnce() -> String) -> Result<Call, usize> {
         let mut seats = self.room.seats();
-        let Seats { all, callers, .. } = &mut *seats;
+        let Seats { all, callers, strangers, .. } = &mut *seats;
         if let Some(seat) = all.get_mut(&self.number).filter(|seat| seat.caller.is_none()) {
             let caller = caller();
             let count = callers.entry(caller.clone()).or_default();
@@ -202,6 +208,7 @@ impl Ticket {
             }
             *count += 1;
             seat.caller = Some(caller);
+            strangers.remove(self.number);
         }
         drop(seats);
         Ok(self.welcome())
@@ -316,7 +323,8 @@ mod tests {
         places.remove(0);
         assert!(room.place(address(1)).await.ticket().admit(|| "evil".to_owned()).is_ok());
         drop(places);
-        assert!(room.seats().callers.is_empty() && room.seats().all.is_empty());
+        let seats = room.seats();
+        assert!(seats.callers.is_empty() && seats.all.is_empty() && seats.strangers.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

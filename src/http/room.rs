@@ -8,15 +8,14 @@
 
 use std::{
     cell::RefCell,
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use actix_web::{http::StatusCode, rt::net::TcpStream};
 
 use super::turns::Connection;
-use crate::access::Caller;
+use crate::{access::Caller, messages::strangers::Strangers};
 
 /// One of so many places is left for what is for everybody.
 const LEFT: usize = 8;
@@ -146,7 +145,7 @@ impl Drop for Seat {
 struct Here {
     /// The last number.
     last: u64,
-    strangers: Strangers,
+    strangers: Strangers<Option<Connection>>,
     /// Of callers.
     known: usize,
 }
@@ -154,8 +153,9 @@ struct Here {
 impl Here {
     /// One more, before which another goes if there are `most`.
     fn come(&mut self, address: Arc<str>, connection: Option<Connection>, most: usize) -> u64 {
-        while self.strangers.all.len() + self.known >= most
-            && let Some((address, connection)) = self.strangers.first().and_then(|number| self.strangers.remove(number))
+        while self.strangers.len() + self.known >= most
+            && let Some((address, connection)) =
+                self.strangers.first().and_then(|(number, _)| self.strangers.remove(number))
         {
             tracing::debug!(of = &*address, "an HTTP connection makes room for another");
             connection.into_iter().for_each(Connection::end);
@@ -163,47 +163,6 @@ impl Here {
         self.last += 1;
         self.strangers.add(self.last, address, connection);
         self.last
-    }
-}
-
-/// Connections of which nobody is known, by their numbers.
-#[derive(Debug, Default)]
-struct Strangers {
-    all: HashMap<u64, (Arc<str>, Option<Connection>)>,
-    addresses: HashMap<Arc<str>, BTreeSet<u64>>,
-    /// The addresses by how many they have, then the one with the oldest last.
-    ranks: BTreeMap<(usize, Reverse<u64>), Arc<str>>,
-}
-
-impl Strangers {
-    fn add(&mut self, number: u64, address: Arc<str>, connection: Option<Connection>) {
-        self.change(&address, |own| own.insert(number));
-        self.all.insert(number, (address, connection));
-    }
-
-    fn remove(&mut self, number: u64) -> Option<(Arc<str>, Option<Connection>)> {
-        let (address, connection) = self.all.remove(&number)?;
-        self.change(&address, |own| own.remove(&number));
-        Some((address, connection))
-    }
-
-    /// The oldest of the address that has the most.
-    fn first(&self) -> Option<u64> {
-        let ((_, Reverse(oldest)), _) = self.ranks.last_key_value()?;
-        Some(*oldest)
-    }
-
-    fn change(&mut self, address: &Arc<str>, change: impl FnOnce(&mut BTreeSet<u64>) -> bool) {
-        let rank = |own: &BTreeSet<u64>| own.first().map(|oldest| (own.len(), Reverse(*oldest)));
-        let own = self.addresses.entry(address.clone()).or_default();
-        if let Some(rank) = rank(own) {
-            self.ranks.remove(&rank);
-        }
-        change(own);
-        match rank(own) {
-            Some(rank) => drop(self.ranks.insert(rank, address.clone())),
-            None => drop(self.addresses.remove(address)),
-        }
     }
 }
 
@@ -253,11 +212,12 @@ mod tests {
         // However few there may be.
         assert!(Room::new(1, 2).seat(None).admit(|| "alone".to_owned()).is_ok());
     }
+
     #[test]
     fn the_oldest_stranger_of_the_address_that_has_most_goes_for_the_next_that_comes() {
         let mut here = Here::default();
         let come = |here: &mut Here, address: &str| here.come(address.into(), None, 5);
-        let of = |here: &Here| here.strangers.all.keys().copied().collect::<BTreeSet<u64>>();
+        let of = |here: &Here| here.strangers.numbers();
         for address in ["a", "b", "b", "c", "c"] {
             come(&mut here, address);
         }
@@ -276,6 +236,6 @@ mod tests {
         }
         assert_eq!(of(&here), [19].into());
         here.strangers.remove(19);
-        assert!(here.strangers.addresses.is_empty() && here.strangers.ranks.is_empty());
+        assert!(here.strangers.is_empty());
     }
 }

@@ -25,6 +25,7 @@ pub mod recorded;
 pub mod rm;
 pub mod settings;
 pub mod sparing;
+pub mod strangers;
 pub mod ugm;
 pub mod underway;
 pub mod wait;

@@ -198,10 +198,6 @@ impl<S> Guarded<S> {
         S: Service<http::Request<Body>, Response = http::Response<Body>> + Clone + Send + 'static,
         S::Future: Send,
     {
-        if let Some(stranger) = strange(request.headers(), self.tokens.is_some()) {
-            self.refused.grpc("origin");
-            return Box::pin(async move { Ok(stranger) });
-        }
         let need = need(request.uri().path());
         if let Some(opening) = self.topology.opening().filter(|_| need.is_some()) {
             return refuse(Status::unavailable(opening));
@@ -220,6 +216,11 @@ impl<S> Guarded<S> {
                 self.audit.count(&asked(caller, name), "refused");
             }
         };
+        if let Some(stranger) = strange(request.headers(), self.tokens.is_some()) {
+            self.refused.grpc("origin");
+            count_refused(None);
+            return Box::pin(async move { Ok(stranger) });
+        }
         let caller = match need {
             None => Caller::Anyone,
             Some(role) => {

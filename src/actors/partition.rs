@@ -545,9 +545,8 @@ impl PartitionActor {
             let yielded = tokio::task::yield_now().into_actor(self);
             ctx.spawn(yielded.map(|(), actor, _| {
                 actor.route();
-                let again = std::mem::take(&mut actor.again).into_iter();
-                let again = again.map(|release| Outgoing::Callback(Callback::Released(Box::new(release))));
-                let again: Vec<_> = again.collect();
+                let line = |release| Outgoing::Callback(Callback::Released(Box::new(release)));
+                let again: Vec<_> = std::mem::take(&mut actor.again).into_iter().map(line).collect();
                 // They weigh something when they are lines.
                 actor.setup.budget.made(again.len(), 0);
                 actor.deliver(again, Vec::new(), None, Vec::new(), 0);

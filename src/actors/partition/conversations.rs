@@ -1,6 +1,6 @@
 //! The conversations of a partition: one actor per live node, per live queue since something was first told to it, and per live
-//! application since somebody first waited for it or a release of it for the shim, on the partition's arbiter. Effects are collected by receiver and handed over once per
-//! batch or slice.
+//! application since somebody first waited for it or a release of it for the shim, on the partition's arbiter. Effects are
+//! collected by receiver and handed over once per batch or slice.
 
 use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 
@@ -105,11 +105,7 @@ impl Conversations {
         match effect {
             AppEffect::Added { .. } => {
                 self.apps.insert(app.clone());
-                for wait in waits.arrived(Kind::Application, &app) {
-                    if let Some(actor) = self.app_actor(&app) {
-                        actor.do_send(wait);
-                    }
-                }
+                self.waited_for(Kind::Application, app, waits);
             }
             AppEffect::Removed { .. } => {
                 let effects = self.app_updates.remove(&app);
@@ -148,11 +144,7 @@ impl Conversations {
             }
             QueueEffect::Added { .. } => {
                 self.queues.insert(queue.clone());
-                for wait in waits.arrived(Kind::Queue, &queue) {
-                    if let Some(actor) = self.queue_actor(&queue) {
-                        actor.do_send(wait);
-                    }
-                }
+                self.waited_for(Kind::Queue, queue, waits);
             }
             effect => self.queue_updates.entry(queue).or_default().push(effect),
         }
@@ -168,13 +160,20 @@ impl Conversations {
             }
             NodeEffect::Registered { .. } => {
                 let actor = NodeActor::new(node.clone(), self.silence.clone()).start();
-                waits.arrived(Kind::Node, &node).into_iter().for_each(|wait| actor.do_send(wait));
-                self.nodes.insert(node, actor);
+                self.nodes.insert(node.clone(), actor);
+                self.waited_for(Kind::Node, node, waits);
             }
             NodeEffect::Seen { .. } => {
                 self.heard(&node, false);
             }
             _ => {}
+        }
+    }
+
+    /// What is there now may have been waited for before.
+    fn waited_for(&mut self, kind: Kind, name: Id, waits: &mut Waits) {
+        for wait in waits.arrived(kind, &name) {
+            self.pass_on(&wait.target.clone(), wait);
         }
     }
 

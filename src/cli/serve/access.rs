@@ -199,21 +199,27 @@ impl Access {
     pub async fn follow(self, audit: Arc<Audit>) {
         let [tokens, certificate, clients] = self.watched.clone();
         tokio::join!(
-            tokens.follow(|| note(&audit, "--tokens", self.reload_tokens())),
-            certificate.follow(|| note(&audit, "--tls-cert", self.reload_certificate())),
-            clients.follow(|| note(&audit, "--tls-client-ca", self.reload_clients()))
+            tokens.follow(|| note(&audit, ("file", "--tokens"), self.reload_tokens())),
+            certificate.follow(|| note(&audit, ("file", "--tls-cert"), self.reload_certificate())),
+            clients.follow(|| note(&audit, ("file", "--tls-client-ca"), self.reload_clients()))
         );
     }
 }
 
-fn note(audit: &Audit, option: &str, read: Option<Read>) {
-    let Some(read) = read else { return };
-    let outcome = if read.is_ok() { "done" } else { "failed" };
+/// Files were read again, if they were: the audit log has by what door and for whom, and what came of each, also beside one that
+/// is wrong.
+pub fn note(audit: &Audit, (door, who): (&str, &str), read: impl IntoIterator<Item = Read>) {
+    let read: Vec<Read> = read.into_iter().collect();
+    if read.is_empty() {
+        return;
+    }
+    let outcome = if read.iter().all(Result::is_ok) { "done" } else { "failed" };
+    let told: Vec<String> = read.into_iter().map(|read| read.unwrap_or_else(|error| error)).collect();
     audit.note(Entry {
-        door: "file".to_owned(),
-        who: option.to_owned(),
+        door: door.to_owned(),
+        who: who.to_owned(),
         action: "read files again".to_owned(),
-        detail: read.unwrap_or_else(|error| error),
+        detail: told.join("; "),
         outcome: outcome.to_owned(),
         ..Entry::default()
     });

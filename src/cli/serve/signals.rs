@@ -8,13 +8,11 @@ use tokio::{
     task::spawn_blocking,
 };
 
-use super::{access::Access, default_config};
-use crate::{
-    access::{Audit, audit::Entry},
-    actors::topology::Topology,
-    config,
-    domain::words::plural,
+use super::{
+    access::{self, Access},
+    default_config,
 };
+use crate::{access::Audit, actors::topology::Topology, config, domain::words::plural};
 
 /// Faults of a configuration that a log tells one by one.
 const FAULTS: usize = 20;
@@ -104,19 +102,8 @@ async fn read_again(
         came.extend(read);
         if came.is_empty() {
             tracing::warn!(code = "nothing-to-reload", "SIGHUP: started without --config, nothing to read again");
-            continue;
         }
-        // Each of them is told, also beside one that is wrong.
-        let outcome = if came.iter().all(Result::is_ok) { "done" } else { "failed" };
-        let told: Vec<String> = came.into_iter().map(|came| came.unwrap_or_else(|error| error)).collect();
-        audit.note(Entry {
-            door: "signal".to_owned(),
-            who: "SIGHUP".to_owned(),
-            action: "read files again".to_owned(),
-            detail: told.join("; "),
-            outcome: outcome.to_owned(),
-            ..Entry::default()
-        });
+        access::note(audit, ("signal", "SIGHUP"), came);
     }
 }
 

@@ -27,6 +27,28 @@ fn has_prlimit() -> bool {
     Command::new("prlimit").arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
+/// A server with these options and so many descriptors, soft and hard; `None`, which is said: there is no prlimit.
+fn limited([soft, hard]: [u32; 2], more: &[&str]) -> Option<Program> {
+    if !has_prlimit() {
+        skip("descriptors", "there is no prlimit (util-linux)");
+        return None;
+    }
+    let started = serve(more);
+    let mut command = Command::new("prlimit");
+    command.arg(format!("--nofile={soft}:{hard}")).arg(started.get_program()).args(started.get_args());
+    Some(Program::try_start(command).expect("it starts"))
+}
+
+/// The same with tokens, where no connection is closed because nothing was asked over it yet.
+fn limited_with_tokens(descriptors: u32) -> Option<(tempfile::TempDir, Program)> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let tokens = dir.path().join("tokens");
+    fs::write(&tokens, standard()).expect("written");
+    let program =
+        limited([descriptors; 2], &["--tokens", &tokens.display().to_string(), "--first-request-timeout", "10m"])?;
+    Some((dir, program))
+}
+
 fn may_open(server: &Server, descriptors: u32) {
     let (pid, limit) = (server.program.pid().to_string(), format!("--nofile={descriptors}:"));
     assert!(Command::new("prlimit").args(["--pid", &pid, &limit]).status().expect("it runs").success());
@@ -64,15 +86,9 @@ async fn a_journal_that_found_no_descriptor_is_opened_when_there_are_some() {
 
 #[tokio::test]
 async fn connections_leave_descriptors_for_files() {
-    if !has_prlimit() {
-        return skip("descriptors", "there is no prlimit (util-linux)");
-    }
     let dir = tempfile::tempdir().expect("a directory");
-    let started = serve(&["--data", &dir.path().display().to_string()]);
-    let mut command = Command::new("prlimit");
     // The soft limit is raised to the hard one at the start.
-    command.args(["--nofile=100:256"]).arg(started.get_program()).args(started.get_args());
-    let program = Program::try_start(command).expect("it starts");
+    let Some(program) = limited([100, 256], &["--data", &dir.path().display().to_string()]) else { return };
     let server = Server { program, http: Client::new() };
     // The connection stays, as something was asked for that is not for everybody.
     assert_eq!(server.get("/ws/v1/clusters").await.0, 200);
@@ -98,14 +114,8 @@ async fn connections_leave_descriptors_for_files() {
 
 #[tokio::test]
 async fn sessions_leave_descriptors_for_others() {
-    if !has_prlimit() {
-        return skip("descriptors", "there is no prlimit (util-linux)");
-    }
     let dir = tempfile::tempdir().expect("a directory");
-    let started = serve(&["--data", &dir.path().display().to_string()]);
-    let mut command = Command::new("prlimit");
-    command.args(["--nofile=100:128"]).arg(started.get_program()).args(started.get_args());
-    let program = Program::try_start(command).expect("it starts");
+    let Some(program) = limited([100, 128], &["--data", &dir.path().display().to_string()]) else { return };
     let server = Server { program, http: Client::new() };
     for n in 1..=32 {
         server.register(&format!("rm-{n}"), &[]).await;
@@ -173,18 +183,7 @@ async fn register(address: &str, caller: Option<&str>) -> (Channel, Code) {
 
 #[tokio::test]
 async fn neither_clients_without_a_token_nor_those_of_one_close_the_grpc_door() {
-    if !has_prlimit() {
-        return skip("descriptors", "there is no prlimit (util-linux)");
-    }
-    let dir = tempfile::tempdir().expect("a directory");
-    let tokens = dir.path().join("tokens");
-    fs::write(&tokens, standard()).expect("written");
-    // None is closed because it has not been let in yet.
-    let more = ["--tokens", &tokens.display().to_string(), "--first-request-timeout", "10m"];
-    let started = serve(&more);
-    let mut command = Command::new("prlimit");
-    command.args(["--nofile=256:256"]).arg(started.get_program()).args(started.get_args());
-    let program = Program::try_start(command).expect("it starts");
+    let Some((_dir, program)) = limited_with_tokens(256) else { return };
     let address = program.address("grpc");
     // There are 32 places. Connections are kept, and their clients answer pings.
     let crowd = async |count: usize, caller: Option<&'static str>| {
@@ -236,18 +235,7 @@ fn ask(stream: &mut TcpStream, path: &str, caller: &str) -> String {
 
 #[test]
 fn who_asks_for_nothing_closes_the_http_door_to_nobody() {
-    if !has_prlimit() {
-        return skip("descriptors", "there is no prlimit (util-linux)");
-    }
-    let dir = tempfile::tempdir().expect("a directory");
-    let tokens = dir.path().join("tokens");
-    fs::write(&tokens, standard()).expect("written");
-    // None is closed because it has not asked yet.
-    let more = ["--tokens", &tokens.display().to_string(), "--first-request-timeout", "10m"];
-    let started = serve(&more);
-    let mut command = Command::new("prlimit");
-    command.args(["--nofile=128:128"]).arg(started.get_program()).args(started.get_args());
-    let program = Program::try_start(command).expect("it starts");
+    let Some((_dir, program)) = limited_with_tokens(128) else { return };
     let at: SocketAddr = program.address("http").trim_start_matches("http://").parse().expect("an address");
     let connect = || {
         let stream = TcpStream::connect(at).expect("taken by the kernel");

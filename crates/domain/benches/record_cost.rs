@@ -1,6 +1,8 @@
 //! What it costs to write a partition down, in processor time of the thread where the system tells it (Linux), so that others on the
 //! machine count little: `cargo bench -p callboard-domain --bench record_cost`.
 
+mod cluster;
+
 use std::{
     collections::BTreeMap,
     hint::black_box,
@@ -11,7 +13,7 @@ use std::{
 use callboard_domain::{
     Partition,
     alloc::{AskSpec, PreemptionPolicy},
-    command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem},
+    command::{AllocationItem, Command, NodeAction, NodeItem},
     config,
     digest::Digest,
     log::{Reader, Writer},
@@ -19,16 +21,8 @@ use callboard_domain::{
     types::Nanos,
 };
 
-const CONFIG: &str = "
-partitions:
-  - name: default
-    queues:
-      - name: root
-        submitacl: '*'
-        queues: [{name: a}, {name: b, resources: {guaranteed: {vcore: 100}}}, {name: c}]
-";
-const NODES: usize = 10_000;
-const APPS: usize = 1_000;
+use cluster::{APPS, CONFIG, NODES, applications, id};
+
 const ASKS: usize = 100_000;
 const REQUEST: usize = 1_000;
 const NOW: Nanos = Nanos(1_770_000_000_123_456_789);
@@ -45,17 +39,6 @@ fn nodes() -> Command {
         }
     };
     Command::Nodes((0..NODES).map(item).collect())
-}
-
-fn applications() -> Command {
-    let item = |n: usize| AddApplication {
-        id: format!("spark-{n:016x}").into(),
-        queue: format!("root.{}", ["a", "b", "c"][n % 3]).into(),
-        user: format!("user-{}", n % 50).into(),
-        groups: Some(Arc::from([Arc::from("staff")])),
-        ..AddApplication::default()
-    };
-    Command::Applications { new: (0..APPS).map(item).collect(), remove: Vec::new() }
 }
 
 /// A request of asks; with tags as a shim on Kubernetes sends them.
@@ -75,7 +58,7 @@ fn asks(request: usize, tags: bool) -> Command {
             preemption: Some(PreemptionPolicy { allow_preempt_self: true, allow_preempt_other: false }),
             ..AskSpec::default()
         };
-        AllocationItem { app: format!("spark-{:016x}", n % APPS).into(), node: None, spec: Arc::new(spec) }
+        AllocationItem { app: id(n), node: None, spec: Arc::new(spec) }
     };
     Command::Allocations { allocations: (0..REQUEST).map(item).collect(), releases: Vec::new() }
 }

@@ -1,12 +1,14 @@
 //! What it costs to try a change, and to say when an ask will be placed, with 10,000 nodes and 100,000 allocations:
 //! `cargo bench -p callboard-domain --bench whatif_cost`.
 
+mod cluster;
+
 use std::{sync::Arc, time::Instant};
 
 use callboard_domain::{
     Partition,
     alloc::AskSpec,
-    command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem},
+    command::{AllocationItem, Command, NodeAction, NodeItem},
     config,
     event::{Change, Detail, Event, EventKind},
     lasted::Lasted,
@@ -19,16 +21,8 @@ use callboard_domain::{
     types::{AllocIx, Nanos},
 };
 
-const CONFIG: &str = "
-partitions:
-  - name: default
-    queues:
-      - name: root
-        submitacl: '*'
-        queues: [{name: a}, {name: b, resources: {guaranteed: {vcore: 100}}}, {name: c}]
-";
-const NODES: usize = 10_000;
-const APPS: usize = 1_000;
+use cluster::{CONFIG, NODES, applications, id};
+
 /// A node holds ten of them.
 const ASKS: usize = 110_000;
 const NOW: Nanos = Nanos::from_secs(1_770_000_000);
@@ -51,21 +45,14 @@ fn nodes(first: usize, count: usize) -> Command {
 fn full() -> Partition {
     let conf = config::load(CONFIG).expect("valid").partitions[0].clone();
     let mut partition = Partition::new("rm-1".into(), "[rm-1]default".into(), conf, NOW, &mut Vec::new());
-    let app = |n: usize| AddApplication {
-        id: format!("spark-{n:04}").into(),
-        queue: format!("root.{}", ["a", "b", "c"][n % 3]).into(),
-        user: format!("user-{}", n % 50).into(),
-        groups: Some(Arc::from([Arc::from("staff")])),
-        ..AddApplication::default()
-    };
     let ask = |n: usize| {
         let resource = Resource::of(&[("memory", (1 + n as i64 % 7) << 30), ("vcore", 1_000)]);
         let spec = AskSpec { key: format!("ask-{n:06}").into(), resource: Arc::new(resource), ..AskSpec::default() };
-        AllocationItem { app: format!("spark-{:04}", n % APPS).into(), node: None, spec: Arc::new(spec) }
+        AllocationItem { app: id(n), node: None, spec: Arc::new(spec) }
     };
     let fx = &mut Vec::new();
     partition.apply(nodes(0, NODES), NOW, fx);
-    partition.apply(Command::Applications { new: (0..APPS).map(app).collect(), remove: Vec::new() }, NOW, fx);
+    partition.apply(applications(), NOW, fx);
     let allocations = (0..ASKS).map(ask).collect();
     partition.apply(Command::Allocations { allocations, releases: Vec::new() }, NOW, fx);
     while partition.schedule(1024, NOW, fx) > 0 {}

@@ -76,7 +76,7 @@ fn assert_same(effects: &[Effect], made: &[Effect], step: &Step) {
         digest.add(effects);
         digest.finish()
     };
-    assert_eq!(format!("{effects:#?}"), format!("{made:#?}"), "after {step:?}");
+    assert_eq!(format!("{effects:?}"), format!("{made:?}"), "after {step:?}");
     assert_eq!(digest(effects), digest(made), "after {step:?}");
 }
 

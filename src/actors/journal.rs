@@ -35,7 +35,7 @@ use crate::{
     domain::{
         command::Command,
         effect::NodeEffect,
-        journal::{Fact, Journal, Kind, Moment, Output, Refusal, ResourceEvent, Settings},
+        journal::{DrainRefusal, Fact, Journal, Kind, Moment, Output, ResourceEvent, Settings},
         types::Nanos,
     },
     messages::{
@@ -391,13 +391,18 @@ impl JournalActor {
 
     /// Writes what is pending and the events of an operator's request, then publishes both. If the request cannot be
     /// written it is refused, and nothing of it happens.
-    fn operate(&mut self, plan: impl FnOnce(&Journal, Moment) -> Result<Vec<ResourceEvent>, Refusal>) -> Operation {
+    fn operate(
+        &mut self,
+        plan: impl FnOnce(&Journal, Moment) -> Result<Vec<ResourceEvent>, DrainRefusal>,
+    ) -> Operation {
         let now = self.now();
         let mut out = Vec::new();
         self.journal.flush(now, &mut out);
         let pending = self.take_out(out);
         let planned = plan(&self.journal, now).and_then(|events| match &self.storage {
-            Storage::Unread(why) | Storage::Broken(why) => Err(Refusal::Disk(format!("{why}; nothing was changed"))),
+            Storage::Unread(why) | Storage::Broken(why) => {
+                Err(DrainRefusal::Disk(format!("{why}; nothing was changed")))
+            }
             _ => Ok(events),
         });
         let batch = planned.as_ref().map_or_else(|_| Batch::default(), |events| Batch::of(events, &self.journal));
@@ -414,7 +419,7 @@ impl JournalActor {
             actor.publish(pending, ctx);
             let answer = planned.and_then(|events| match written {
                 Ok(()) => Ok(events),
-                Err(why) => Err(Refusal::Disk(format!("{why}; nothing was changed"))),
+                Err(why) => Err(DrainRefusal::Disk(format!("{why}; nothing was changed"))),
             });
             let answer = answer.map(|events| {
                 let mut out = Vec::new();
@@ -479,7 +484,7 @@ pub(crate) fn to_store(
     Some((with_set.then(|| r.clone()), all))
 }
 
-type Operation = AtomicResponse<JournalActor, Result<(), Refusal>>;
+type Operation = AtomicResponse<JournalActor, Result<(), DrainRefusal>>;
 
 impl Batch {
     fn default() -> Batch {

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::{partition::Commands, rm::Closing};
 use crate::domain::{
-    journal::{DrainNote, DrainRequest, Fact, Overdue, Refusal, Target, UndrainRequest},
+    journal::{DrainNote, DrainRefusal, DrainRequest, Fact, Overdue, Target, UndrainRequest},
     queue_order::{OrderRefusal, QueueOrder},
 };
 
@@ -79,12 +79,12 @@ pub struct ConfigureJournal(pub usize);
 
 /// An operator drains targets. Answered when it is on disk, and the partition was told.
 #[derive(Message)]
-#[rtype(result = "Result<(), Refusal>")]
+#[rtype(result = "Result<(), DrainRefusal>")]
 pub struct Drain(pub DrainRequest);
 
 /// An operator undrains targets. Answered when it is on disk, and the partition was told.
 #[derive(Message)]
-#[rtype(result = "Result<(), Refusal>")]
+#[rtype(result = "Result<(), DrainRefusal>")]
 pub struct Undrain(pub UndrainRequest);
 
 /// Another server led the partition before: operators have drained these nodes, and of hosts without a node these, and nothing
@@ -102,7 +102,7 @@ pub struct Agree {
 
 /// An operator sets the end of the resource set's life: seconds since the Unix epoch, 0: none. Answered when it is on disk.
 #[derive(Message)]
-#[rtype(result = "Result<(), Refusal>")]
+#[rtype(result = "Result<(), DrainRefusal>")]
 pub struct SetExpiration(pub i64);
 
 /// A reader wants the journal.

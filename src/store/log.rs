@@ -34,7 +34,7 @@ pub use self::{
     newest::noted,
     reader::{Cut, End, flush, read},
     snapshot::{Part, Snapshot, bytes as snapshot_bytes, load, read as read_snapshot, write as write_snapshot},
-    writer::{Refusal, Unsynced, Writer},
+    writer::{DiskFault, Unsynced, Writer},
 };
 
 /// Version of the files that this server writes, and the newest that it reads.

@@ -113,7 +113,7 @@ impl Rig {
         self.journal.send(Attach { historical, follow }).await.unwrap()
     }
 
-    async fn drain(&self, targets: &str) -> Result<(), Refusal> {
+    async fn drain(&self, targets: &str) -> Result<(), DrainRefusal> {
         let request =
             DrainRequest { targets: targets.to_owned(), reason: Some("why".into()), ..DrainRequest::default() };
         self.journal.send(Drain(request)).await.unwrap()
@@ -264,7 +264,7 @@ async fn drains_reach_the_partition_of_the_present_session() {
     // Still in the batch: the request sees the nodes nevertheless.
     rig.drain("n[1-2]").await.unwrap();
     assert_eq!(rig.told(), ["1 true hosts n1,n2", "1 true node-n1,node-n2"]);
-    assert!(matches!(rig.drain("2").await, Err(Refusal::Drained(_))));
+    assert!(matches!(rig.drain("2").await, Err(DrainRefusal::Drained(_))));
     assert!(rig.told().is_empty());
 
     assert_eq!(rig.begin(2).await, ["n1".into(), "n2".into()] as [Arc<str>; 2], "known before any node comes");

@@ -8,7 +8,7 @@ use super::server::Server;
 use crate::{
     domain::{command::Command, types::Nanos},
     messages::{budget::Permit, receipts::Receipt},
-    store::log::Refusal,
+    store::log::DiskFault,
 };
 
 /// After a failure it is tried again.
@@ -21,7 +21,7 @@ type Commands = Arc<Vec<(usize, Command)>>;
 #[derive(Default)]
 pub struct Disk {
     /// What it refuses, and until when.
-    refuses: Option<(Refusal, Nanos)>,
+    refuses: Option<(DiskFault, Nanos)>,
     /// Nothing can be written: nothing is taken.
     pub failing: bool,
     /// When it is tried again.
@@ -34,7 +34,7 @@ pub struct Disk {
 
 impl Server {
     /// The disk refuses something for a while.
-    pub fn disk_refuses(&mut self, what: Refusal, time: Nanos) {
+    pub fn disk_refuses(&mut self, what: DiskFault, time: Nanos) {
         // A log in etcd has troubles of its own.
         if self.cluster.is_none() {
             self.disk.refuses = Some((what, self.now.plus(time)));

@@ -27,7 +27,7 @@ use crate::{
         progress::Progress,
         rm::{Answer, Attach, Line, ToStream, Want},
     },
-    store::log::Refusal,
+    store::log::DiskFault,
 };
 
 /// When simulated time begins.
@@ -269,7 +269,7 @@ impl Run<'_> {
                 }
             }
             Step::Disk { flushes, millis } => {
-                let what = if *flushes { Refusal::Flushes } else { Refusal::Writes };
+                let what = if *flushes { DiskFault::Flushes } else { DiskFault::Writes };
                 self.server.disk_refuses(what, Nanos::from_millis((*millis).clamp(0, MOST_REFUSED)));
             }
             step => {

@@ -24,7 +24,7 @@ use crate::{
     domain::{
         hostlist::HostList,
         idset::IdSet,
-        journal::{DrainRequest, Overwrite, Refusal, UndrainRequest},
+        journal::{DrainRefusal, DrainRequest, Overwrite, UndrainRequest},
         types::Nanos,
     },
     http::{
@@ -387,14 +387,17 @@ fn empty() -> HttpResponse {
     HttpResponse::Ok().content_type("application/json").body("{}")
 }
 
-fn refused(refusal: Refusal) -> Problem {
+fn refused(refusal: DrainRefusal) -> Problem {
     let detail = refusal.to_string();
     match refusal {
-        Refusal::Targets(_) => Problem::field("targets", detail),
-        Refusal::Ambiguous(_) | Refusal::Drained(_) | Refusal::NotDrained(_) | Refusal::RmDrained(_) => {
+        DrainRefusal::Targets(_) => Problem::field("targets", detail),
+        DrainRefusal::Ambiguous(_)
+        | DrainRefusal::Drained(_)
+        | DrainRefusal::NotDrained(_)
+        | DrainRefusal::RmDrained(_) => {
             Problem { field: Some("targets".to_owned()), ..Problem::new(StatusCode::CONFLICT, detail) }
         }
-        Refusal::Disk(_) => Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail),
+        DrainRefusal::Disk(_) => Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail),
     }
 }
 

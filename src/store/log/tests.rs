@@ -344,7 +344,7 @@ fn what_a_flush_did_not_take_is_written_again_before_the_next() {
         seal(&mut frame, 5, index, Nanos(index as i64), format!("record {index}").as_bytes());
         writer.write(index, &frame).unwrap();
     }
-    writer.refuse(Some(Refusal::Flushes));
+    writer.refuse(Some(DiskFault::Flushes));
     let unsynced = writer.unsynced().unwrap();
     assert!(unsynced.sync().unwrap_err().to_string().contains("cannot flush"));
     writer.keep(unsynced);
@@ -368,7 +368,7 @@ fn what_a_full_disk_left_of_a_write_goes_before_another_segment_begins() {
     let mut writer = written(dir.path(), 3, 1 << 20);
     let mut frame = Vec::new();
     seal(&mut frame, 5, 4, Nanos(4), b"record 4");
-    writer.refuse(Some(Refusal::Writes));
+    writer.refuse(Some(DiskFault::Writes));
     writer.write(4, &frame).unwrap_err();
     assert!(read_all(dir.path(), 0).1.cut.unwrap().torn);
     writer.begin_segment();

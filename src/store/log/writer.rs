@@ -26,13 +26,13 @@ pub struct Writer {
     written: u64,
     /// The segment that it made last: what is in it may be of a write that failed.
     made: Option<u64>,
-    /// See [`Refusal`].
-    refuses: Option<Refusal>,
+    /// See [`DiskFault`].
+    refuses: Option<DiskFault>,
 }
 
 /// What a disk refuses that is full, or breaks down. Set by simulated worlds and tests only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum DiskFault {
     /// Half of what is written gets there, and stays.
     Writes,
     /// What was written is gone when it is flushed, as the kernel may drop it.
@@ -57,7 +57,7 @@ pub struct Unsynced {
     /// A flush of some of it failed. The kernel may have dropped those pages and says so once only: what is flushed after
     /// that without being written again would be nothing.
     again: bool,
-    /// See [`Refusal::Flushes`].
+    /// See [`DiskFault::Flushes`].
     refused: bool,
 }
 
@@ -118,7 +118,7 @@ impl Writer {
     }
 
     /// From now on its disk refuses this.
-    pub fn refuse(&mut self, what: Option<Refusal>) {
+    pub fn refuse(&mut self, what: Option<DiskFault>) {
         self.refuses = what;
     }
 
@@ -162,7 +162,7 @@ impl Writer {
     fn append(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         let Some(open) = &mut self.open else { return Ok(()) };
         let offset = open.length;
-        open.append(bytes, self.refuses == Some(Refusal::Writes))?;
+        open.append(bytes, self.refuses == Some(DiskFault::Writes))?;
         let (file, path, bytes) = (open.file.clone(), open.path.clone(), bytes.to_vec());
         self.unsynced.pieces.push(Piece { file, path, offset, bytes });
         Ok(())
@@ -182,7 +182,7 @@ impl Writer {
 
     /// What is to be flushed, for someone else to wait for it.
     pub fn unsynced(&mut self) -> Option<Unsynced> {
-        let refused = self.refuses == Some(Refusal::Flushes);
+        let refused = self.refuses == Some(DiskFault::Flushes);
         let taken = (!self.unsynced.pieces.is_empty()).then(|| std::mem::take(&mut self.unsynced));
         taken.map(|unsynced| Unsynced { refused, ..unsynced })
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::acl::Groups;
 use crate::{
     conf::{NodeSortPolicy, Resolver},
-    placement::{Placement, QueueLookup, QueueStatus, Submission, place},
+    placement::{QueueLookup, QueuePlacement, QueueStatus, Submission, place},
     resources::{MEMORY, Resource, ResourceType, VCORE},
 };
 
@@ -37,7 +37,7 @@ fn empty_text_is_the_default() {
     let app =
         Submission { app: "a", queue: "root.x", user: "u", groups: Groups::default(), tags: &tags, forced: false };
     let placed = place(&partition.rules, &app, &OnlyRoot);
-    assert_eq!(placed, Placement::Create { path: "root.web".into(), ancestor: "root".into() });
+    assert_eq!(placed, QueuePlacement::Create { path: "root.web".into(), ancestor: "root".into() });
 }
 
 #[test]

@@ -55,7 +55,7 @@ pub struct UndrainRequest {
 
 /// Why a request was refused. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum DrainRefusal {
     /// The targets are wrong.
     #[error("{0}")]
     Targets(String),
@@ -94,10 +94,10 @@ impl Journal {
     ///
     /// # Errors
     /// The targets are wrong, or, without `overwrite`, an operator drained one of them already.
-    pub fn plan_drain(&self, request: &DrainRequest, now: Moment) -> Result<Vec<ResourceEvent>, Refusal> {
+    pub fn plan_drain(&self, request: &DrainRequest, now: Moment) -> Result<Vec<ResourceEvent>, DrainRefusal> {
         let idset = self.resolve(&request.targets, Meant::ToDrain)?;
         if request.overwrite.is_none() {
-            self.refuse_where(&idset, Refusal::Drained, |slot| slot.drained_by_operator())?;
+            self.refuse_where(&idset, DrainRefusal::Drained, |slot| slot.drained_by_operator())?;
         }
         let kind = Kind::Drain {
             targets: self.targets(idset),
@@ -113,12 +113,12 @@ impl Journal {
     ///
     /// # Errors
     /// The targets are wrong; one is not drained, unless the request is lenient; one is drained by the resource manager alone.
-    pub fn plan_undrain(&self, request: &UndrainRequest, now: Moment) -> Result<Vec<ResourceEvent>, Refusal> {
+    pub fn plan_undrain(&self, request: &UndrainRequest, now: Moment) -> Result<Vec<ResourceEvent>, DrainRefusal> {
         let idset = self.resolve(&request.targets, Meant::ToUndrain)?;
         if !request.lenient {
-            self.refuse_where(&idset, Refusal::NotDrained, |slot| slot.drain.is_none())?;
+            self.refuse_where(&idset, DrainRefusal::NotDrained, |slot| slot.drain.is_none())?;
         }
-        self.refuse_where(&idset, Refusal::RmDrained, |slot| slot.drained_by_rm() && !slot.drained_by_operator())?;
+        self.refuse_where(&idset, DrainRefusal::RmDrained, |slot| slot.drained_by_rm() && !slot.drained_by_operator())?;
         let still: IdSet = idset.iter().filter(|rank| self.slots[*rank as usize].drained_by_rm()).collect();
         let kind =
             Kind::Undrain { targets: self.targets(idset), reason: request.reason.clone(), origin: Origin::Operator };
@@ -147,7 +147,7 @@ impl Journal {
         hosts: &BTreeSet<Arc<str>>,
         notes: &BTreeMap<Arc<str>, DrainNote>,
         now: Moment,
-    ) -> Result<Vec<ResourceEvent>, Refusal> {
+    ) -> Result<Vec<ResourceEvent>, DrainRefusal> {
         let wanted = |slot: &Slot| match &slot.node {
             Some(node) if slot.online() => nodes.contains(node),
             _ => hosts.contains(&slot.host),
@@ -306,15 +306,15 @@ impl Journal {
     }
 
     /// Ranks named by an idset, or else by a hostlist; a host stands for all its ranks, a node for its own.
-    fn resolve(&self, text: &str, meant: Meant) -> Result<IdSet, Refusal> {
+    fn resolve(&self, text: &str, meant: Meant) -> Result<IdSet, DrainRefusal> {
         let elements = 1 + text.bytes().filter(|byte| *byte == b',').count();
         if elements > MAX_ELEMENTS {
             let most = format!("at most {MAX_ELEMENTS} go into one request: write them as ranges, or send several");
-            return Err(Refusal::Targets(format!("targets have {elements} elements: {most}")));
+            return Err(DrainRefusal::Targets(format!("targets have {elements} elements: {most}")));
         }
         let Ok(idset) = IdSet::parse(text) else { return self.resolve_hosts(text, meant) };
         let Some(last) = idset.last() else {
-            return Err(Refusal::Targets("idset is empty: name at least one rank or host".to_owned()));
+            return Err(DrainRefusal::Targets("idset is empty: name at least one rank or host".to_owned()));
         };
         if last >= self.size() {
             let missing = idset.difference(&self.ranks());
@@ -322,13 +322,13 @@ impl Journal {
                 0 => "there are no targets yet".to_owned(),
                 _ => format!("ranks are {}", self.ranks()),
             };
-            return Err(Refusal::Targets(format!("idset is out of range: '{missing}' ({there})")));
+            return Err(DrainRefusal::Targets(format!("idset is out of range: '{missing}' ({there})")));
         }
         Ok(idset)
     }
 
     /// A hostlist; else one name with what a hostlist cannot have in it, as other doors tell it.
-    fn resolve_hosts(&self, text: &str, meant: Meant) -> Result<IdSet, Refusal> {
+    fn resolve_hosts(&self, text: &str, meant: Meant) -> Result<IdSet, DrainRefusal> {
         self.resolve_list(text, meant).or_else(|refused| {
             let safe = hostlist::safe_name(text);
             let known = || self.by_host.contains_key(safe.as_str()) || self.rank_of_node(text, &mut None).is_some();
@@ -337,18 +337,18 @@ impl Journal {
     }
 
     /// A name that is no host's may be that of a node, by which other doors name it.
-    fn resolve_list(&self, text: &str, meant: Meant) -> Result<IdSet, Refusal> {
+    fn resolve_list(&self, text: &str, meant: Meant) -> Result<IdSet, DrainRefusal> {
         let hosts = HostList::parse(text).map_err(|hostlist::Error { position, what, .. }| {
             // Whoever sent it has it whole.
             let shown = text.char_indices().nth(SHOWN).map_or(text, |(end, _)| &text[..end]);
             let more = if shown.len() < text.len() { "…" } else { "" };
-            Refusal::Targets(format!(
+            DrainRefusal::Targets(format!(
                 "invalid targets: Hostlist cannot be decoded: '{shown}{more}', character {position}: {what} (nor is it an idset)"
             ))
         })?;
         if hosts.len() > MAX_HOSTS {
             let text = format!("targets stand for {} hosts: at most {MAX_HOSTS} are allowed", hosts.len());
-            return Err(Refusal::Targets(text));
+            return Err(DrainRefusal::Targets(text));
         }
         let mut idset = IdSet::new();
         let mut unknown = Vec::new();
@@ -370,17 +370,17 @@ impl Journal {
         }
         if !unknown.is_empty() {
             let unknown: HostList = unknown.into_iter().collect();
-            return Err(Refusal::Targets(format!("invalid targets: invalid hosts: {unknown}")));
+            return Err(DrainRefusal::Targets(format!("invalid targets: invalid hosts: {unknown}")));
         }
         if idset.is_empty() {
-            return Err(Refusal::Targets("hostlist is empty: name at least one rank or host".to_owned()));
+            return Err(DrainRefusal::Targets("hostlist is empty: name at least one rank or host".to_owned()));
         }
         Ok(idset)
     }
 
     /// The rank of the node that a host's name means where nothing is registered at that host any more, and the node of that id
     /// is at another one: it got a host name, and is what works under this name. `None`: the host is meant.
-    fn host_or_node(&self, name: &str, ranks: &[u32], meant: Meant) -> Result<Option<u32>, Refusal> {
+    fn host_or_node(&self, name: &str, ranks: &[u32], meant: Meant) -> Result<Option<u32>, DrainRefusal> {
         let slot = |rank: u32| &self.slots[rank as usize];
         let Some(here) = self.by_node.get(name).copied() else { return Ok(None) };
         if ranks.iter().any(|rank| slot(*rank).online()) {
@@ -401,7 +401,7 @@ impl Journal {
         let ranks: IdSet = ranks.iter().copied().collect();
         let of_host = format!("host {name} (rank {ranks}), which is away");
         let of_node = format!("node {name} on host {} (rank {here})", slot(here).host);
-        Err(Refusal::Ambiguous(format!("'{name}' may be {of_host}, or {of_node}: name the rank that is meant")))
+        Err(DrainRefusal::Ambiguous(format!("'{name}' may be {of_host}, or {of_node}: name the rank that is meant")))
     }
 
     /// Where a node is registered; of one that is away, where it was, if that was one rank only. `away` keeps those.
@@ -428,9 +428,9 @@ impl Journal {
     fn refuse_where(
         &self,
         idset: &IdSet,
-        refusal: impl Fn(String) -> Refusal,
+        refusal: impl Fn(String) -> DrainRefusal,
         fault: impl Fn(&super::Slot) -> bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), DrainRefusal> {
         let faulty: IdSet = idset.iter().filter(|rank| self.slots.get(*rank as usize).is_some_and(&fault)).collect();
         match faulty.len() {
             0 => Ok(()),

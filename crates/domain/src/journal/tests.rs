@@ -110,7 +110,7 @@ impl Script {
         seen
     }
 
-    fn operate(&mut self, events: Result<Vec<ResourceEvent>, Refusal>) -> Vec<String> {
+    fn operate(&mut self, events: Result<Vec<ResourceEvent>, DrainRefusal>) -> Vec<String> {
         let events = match events {
             Ok(events) => events,
             Err(refusal) => return vec![format!("refused: {refusal}")],

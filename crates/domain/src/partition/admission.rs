@@ -14,7 +14,7 @@ use crate::{
     app::App,
     command::AddApplication,
     event::{Change, Detail, EventKind},
-    placement::{self, Placement, QueueLookup, QueueStatus, Submission, reason, tag},
+    placement::{self, QueueLookup, QueuePlacement, QueueStatus, Submission, reason, tag},
     queue::RECOVERY_QUEUE,
     resources::{MAX_TYPES, Resource, ResourceType, Shown, min_limit},
     settings::unsigned,
@@ -58,12 +58,12 @@ impl Partition {
             forced: row.forced,
         };
         let path = match placement::place(&self.conf.rules, &submission, self) {
-            Placement::Rejected { reason, queue } => {
+            QueuePlacement::Rejected { reason, queue } => {
                 row.queue_path = queue.into();
                 return Err(reason.into());
             }
-            Placement::Existing { path } | Placement::Create { path, .. } => path,
-            Placement::Recovery => RECOVERY_QUEUE.to_owned(),
+            QueuePlacement::Existing { path } | QueuePlacement::Create { path, .. } => path,
+            QueuePlacement::Recovery => RECOVERY_QUEUE.to_owned(),
         };
         // What runs already is taken wherever it comes from (R3.28).
         if let Some(reason) = self.refused_by_order(&path).filter(|_| !row.forced) {

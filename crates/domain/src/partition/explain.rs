@@ -16,7 +16,7 @@ use crate::{
     app::{AskGroup, AskOrder, GroupKey},
     resources::{Resource, ResourceType},
     types::{AllocIx, AppIx, AppState, Nanos, NodeIx, ObjectState, QueueIx, ShapeIx},
-    ugm::Refusal,
+    ugm::LimitRefusal,
 };
 
 /// Why an ask waits.
@@ -45,7 +45,7 @@ pub enum Why {
         running: u64,
     },
     /// A user or group runs as many applications as it may.
-    UserApps(Refusal),
+    UserApps(LimitRefusal),
     /// A real ask waits until the placeholders of its gang are placed (SEEDS S10).
     Gang {
         /// Placeholders that are not placed yet.
@@ -89,7 +89,7 @@ pub enum Why {
     /// The nodes have no room for all placeholders of a gang at once; what is wanted is [`Waiting::wanted`].
     GangNodes(Arc<Nodes>),
     /// A limit of the user or group on resources.
-    UserQuota(Refusal),
+    UserQuota(LimitRefusal),
     /// The max of a queue.
     QueueQuota {
         /// Path of the level that has no room.

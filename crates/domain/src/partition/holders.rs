@@ -7,7 +7,7 @@ use crate::{
     app::App,
     resources::{Resource, ResourceType},
     types::{AppState, NodeIx, QueueIx},
-    ugm::{Refusal, Who},
+    ugm::{LimitRefusal, Who},
 };
 
 /// How many of each kind are told.
@@ -125,7 +125,7 @@ impl Partition {
         self.on_nodes(large, kind)
     }
 
-    fn is_charged_to(&self, app: &App, refusal: &Refusal) -> bool {
+    fn is_charged_to(&self, app: &App, refusal: &LimitRefusal) -> bool {
         match refusal.who {
             Who::User => *app.user == *refusal.name,
             Who::Group => app.track.and_then(|track| self.ugm.group(track)).is_some_and(|name| *name == refusal.name),

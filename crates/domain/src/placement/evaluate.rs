@@ -90,7 +90,7 @@ pub struct QueueStatus {
 
 /// Where an application goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Placement {
+pub enum QueuePlacement {
     /// An existing leaf.
     Existing {
         /// Its lowercase path.
@@ -126,7 +126,7 @@ pub fn is_forced(tags: &Texts) -> bool {
 /// its error is the reason. A queue that cannot be made is passed over as well, for later rules and the default queue, but
 /// not for recovery: without one of them the application is rejected, forced or not (PLC-035). A name of the recovery queue
 /// is a rule that fails (PLC-044). An empty list is one that could not be built: everything is rejected (CFG-098, PLC-003).
-pub fn place(rules: &[RuleConf], app: &Submission<'_>, queues: &dyn QueueLookup) -> Placement {
+pub fn place(rules: &[RuleConf], app: &Submission<'_>, queues: &dyn QueueLookup) -> QueuePlacement {
     if rules.is_empty() {
         return nowhere(reason::not_placed(app.app, reason::NO_MATCH));
     }
@@ -137,7 +137,7 @@ pub fn place(rules: &[RuleConf], app: &Submission<'_>, queues: &dyn QueueLookup)
         match run(rule, app, queues).map(|path| path.map(|path| of.accept(&path))) {
             Ok(Some(Accepted::Yes(placement))) => return placement,
             Ok(Some(Accepted::NotCreated { reason, queue })) => {
-                not_created = not_created.or(Some(Placement::Rejected { reason, queue }));
+                not_created = not_created.or(Some(QueuePlacement::Rejected { reason, queue }));
             }
             Ok(Some(Accepted::Reserved(reason))) => failed = failed.or(Some(reason)),
             Ok(Some(Accepted::No) | None) => {}
@@ -145,7 +145,7 @@ pub fn place(rules: &[RuleConf], app: &Submission<'_>, queues: &dyn QueueLookup)
         }
     }
     if app.forced {
-        return not_created.unwrap_or(Placement::Recovery);
+        return not_created.unwrap_or(QueuePlacement::Recovery);
     }
     // It is never made for this (PLC-040).
     if queues.queue("root.default").is_some()
@@ -159,8 +159,8 @@ pub fn place(rules: &[RuleConf], app: &Submission<'_>, queues: &dyn QueueLookup)
     nowhere(failed.unwrap_or_else(|| reason::not_placed(app.app, reason::NO_MATCH)))
 }
 
-fn nowhere(reason: String) -> Placement {
-    Placement::Rejected { reason, queue: String::new() }
+fn nowhere(reason: String) -> QueuePlacement {
+    QueuePlacement::Rejected { reason, queue: String::new() }
 }
 
 /// The path that a rule gives, `None` where it does not match.
@@ -212,7 +212,7 @@ fn parent_path(rule: &RuleConf, app: &Submission<'_>, queues: &dyn QueueLookup) 
 }
 
 enum Accepted {
-    Yes(Placement),
+    Yes(QueuePlacement),
     No,
     /// The queue does not exist and cannot be made; with the whole reason.
     NotCreated {
@@ -232,7 +232,7 @@ impl Evaluation<'_, '_> {
             // Only recovery itself may use the recovery queue (PLC-045).
             let usable = queue.leaf && !queue.draining && key != RECOVERY_QUEUE;
             return match usable && self.may_submit(&key) {
-                true => Accepted::Yes(Placement::Existing { path: key }),
+                true => Accepted::Yes(QueuePlacement::Existing { path: key }),
                 false => Accepted::No,
             };
         }
@@ -262,7 +262,7 @@ impl Evaluation<'_, '_> {
             return Accepted::NotCreated { reason, queue: path.to_owned() };
         }
         let ancestor = ancestor.to_owned();
-        Accepted::Yes(Placement::Create { path: key, ancestor })
+        Accepted::Yes(QueuePlacement::Create { path: key, ancestor })
     }
 }
 

@@ -11,7 +11,7 @@ mod rule;
 mod view;
 
 pub(crate) use evaluate::tag;
-pub use evaluate::{FORCE_TAG, Placement, QueueLookup, QueueStatus, Submission, is_forced, may_submit, place};
+pub use evaluate::{FORCE_TAG, QueueLookup, QueuePlacement, QueueStatus, Submission, is_forced, may_submit, place};
 pub use filter::{Expression, Filter, MAX_EXPRESSIONS, Names, Verdict, is_expression, size};
 pub use rule::{FilterSpec, RuleConf, RuleKind, RuleSpec, is_qualified};
 pub use view::{FilterView, RuleView, views};

@@ -7,7 +7,7 @@ use crate::resources::{Resource, ResourceType};
 
 /// The limit that holds a request or an application back, for messages and explanations.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Refusal {
+pub struct LimitRefusal {
     /// Whose limit.
     pub who: Who,
     /// Name of the user or group.
@@ -84,8 +84,8 @@ impl Bound<'_> {
         self.level.map_or(0, |level| u64::from(level.counted))
     }
 
-    fn refusal(&self) -> Refusal {
-        Refusal {
+    fn refusal(&self) -> LimitRefusal {
+        LimitRefusal {
             who: self.who,
             name: self.name.clone(),
             queue: self.path.clone(),
@@ -194,17 +194,17 @@ impl Ugm {
 
     /// The limit that a request does not fit, the one nearest to root, the user's before the group's; `None` where it fits. What is
     /// promised to asks that have preempted is in the way as well.
-    pub fn exceeded(&self, track: Tracked, request: &Resource) -> Option<Refusal> {
+    pub fn exceeded(&self, track: Tracked, request: &Resource) -> Option<LimitRefusal> {
         self.first(track, |bound| bound.fits_beside(request))
     }
 
     /// The limit that keeps an application from starting; `None` where [`Ugm::can_run`].
-    pub fn held(&self, track: Tracked) -> Option<Refusal> {
+    pub fn held(&self, track: Tracked) -> Option<LimitRefusal> {
         if self.apps[track].counted { None } else { self.first(track, |bound| bound.admits()) }
     }
 
     /// Every limit that counts for an application, with what is used and promised of it: from root to its leaf, those of its user first.
-    pub fn bounds(&self, track: Tracked) -> Vec<Refusal> {
+    pub fn bounds(&self, track: Tracked) -> Vec<LimitRefusal> {
         let mut all = Vec::new();
         self.all(track, |bound| {
             all.push(bound.refusal());
@@ -214,7 +214,7 @@ impl Ugm {
     }
 
     /// Every limit below what is used, with the applications that count there, sorted.
-    pub fn above(&self) -> Vec<(Refusal, Vec<Arc<str>>)> {
+    pub fn above(&self) -> Vec<(LimitRefusal, Vec<Arc<str>>)> {
         let mut above = Vec::new();
         for (at, level) in self.levels.iter() {
             let Some(limit) = &level.limit else { continue };
@@ -240,7 +240,7 @@ impl Ugm {
         above
     }
 
-    fn first(&self, track: Tracked, passes: impl Fn(&Bound) -> bool) -> Option<Refusal> {
+    fn first(&self, track: Tracked, passes: impl Fn(&Bound) -> bool) -> Option<LimitRefusal> {
         let mut refusal = None;
         self.all(track, |bound| {
             if !passes(bound) {

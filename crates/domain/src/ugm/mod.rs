@@ -32,7 +32,7 @@ use smallvec::SmallVec;
 
 pub use self::{
     audit::Live,
-    check::{Refusal, Taken},
+    check::{LimitRefusal, Taken},
     event::{Hear, UgmEvent},
     freed::Freed,
     limits::Limit,

@@ -66,7 +66,7 @@ async fn a_journal_that_cannot_be_opened_is_read_when_it_can() {
     let held = Fact::Node(NodeEffect::Held { node: "node-n1".into() });
     rig.journal.send(Post { epoch: 2, facts: vec![held] }).await.unwrap();
     pass(3_000).await;
-    assert!(matches!(rig.drain("n3").await, Err(Refusal::Disk(why)) if why.contains("cannot be read")));
+    assert!(matches!(rig.drain("n3").await, Err(DrainRefusal::Disk(why)) if why.contains("cannot be read")));
     assert_eq!((rig.faults.count(), rig.told()), (1, Vec::new()));
 
     in_the_way.goes();

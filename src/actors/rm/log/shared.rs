@@ -192,7 +192,7 @@ impl Shared {
     }
 
     /// From now on the disk refuses this: for simulated worlds.
-    pub fn refuse(&self, what: Option<log::Refusal>) {
+    pub fn refuse(&self, what: Option<log::DiskFault>) {
         lock(&self.writer).refuse(what);
     }
 

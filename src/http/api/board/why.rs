@@ -13,7 +13,7 @@ use crate::{
         partition::{KeptFor, Nodes, Unfit, Waiting, Why},
         resources::{Resource, ResourceType, clamp},
         types::Nanos,
-        ugm::{Refusal, Who},
+        ugm::{LimitRefusal, Who},
         words::plural,
     },
     http::ws_v1::{json::Amounts, time_text},
@@ -411,14 +411,14 @@ fn whole(at: Nanos) -> Nanos {
     Nanos::from_secs(at.as_secs() + 1)
 }
 
-fn whose(refusal: &Refusal) -> (&'static str, Option<String>, Option<String>) {
+fn whose(refusal: &LimitRefusal) -> (&'static str, Option<String>, Option<String>) {
     match refusal.who {
         Who::User => ("User", Some(refusal.name.to_string()), None),
         Who::Group => ("Group", None, Some(refusal.name.to_string())),
     }
 }
 
-fn user_apps(refusal: &Refusal) -> Reason {
+fn user_apps(refusal: &LimitRefusal) -> Reason {
     let (who, user, group) = whose(refusal);
     let text = format!(
         "{who} {} runs {} of at most {} in queue {}; this one has to wait for an end.",
@@ -430,7 +430,7 @@ fn user_apps(refusal: &Refusal) -> Reason {
     Reason { user, group, queue: Some(refusal.queue.to_string()), ..Reason::new("userApps", text) }
 }
 
-fn user_quota(refusal: &Refusal, waiting: &Waiting) -> Reason {
+fn user_quota(refusal: &LimitRefusal, waiting: &Waiting) -> Reason {
     let (who, user, group) = whose(refusal);
     let (none, name, queue) = (Resource::new(), &refusal.name, &refusal.queue);
     let max = refusal.limit.resources.as_ref().unwrap_or(&none);

@@ -10,11 +10,11 @@ use crate::{
     acl::Groups,
     app::App,
     partition::Partition,
-    placement::{self, Placement, Submission},
+    placement::{self, QueuePlacement, Submission},
     queue::Queue,
     resources::clamp,
     types::{AppIx, AppState, Nanos, ObjectState},
-    ugm::{Refusal, Who},
+    ugm::{LimitRefusal, Who},
 };
 
 fn not_admitted(row: &App, reason: String) -> NotAdmitted {
@@ -98,17 +98,17 @@ impl Partition {
             forced: row.forced,
         };
         let path = match placement::place(&self.conf.rules, &submission, self) {
-            Placement::Rejected { reason, .. } => {
+            QueuePlacement::Rejected { reason, .. } => {
                 let drains = !here.is_free() && here.state == ObjectState::Draining;
                 return Some(match drains {
                     true => format!("queue {} would drain: {reason}", here.path),
                     false => reason,
                 });
             }
-            Placement::Existing { path } => path,
+            QueuePlacement::Existing { path } => path,
             // A new queue has room for whatever those above it have; they are looked at.
-            Placement::Create { ancestor, .. } => ancestor,
-            Placement::Recovery => return None,
+            QueuePlacement::Create { ancestor, .. } => ancestor,
+            QueuePlacement::Recovery => return None,
         };
         let queue = *self.queue_by_path.get(path.as_str())?;
         self.check_gang(queue, row).err().map(|reason| reason.to_string())
@@ -135,9 +135,9 @@ fn full(queue: &Queue) -> String {
     format!("queue {path} would run {} at most, {running} {} running", count(limit), are(running))
 }
 
-fn full_for(refusal: &Refusal) -> String {
+fn full_for(refusal: &LimitRefusal) -> String {
     let who = shown(refusal.who);
-    let Refusal { name, queue, limit, applications, .. } = refusal;
+    let LimitRefusal { name, queue, limit, applications, .. } = refusal;
     let (limit, are) = (count(limit.applications), are(*applications));
     format!("{who} {name} would run {limit} at most in queue {queue}, {applications} {are} running")
 }
@@ -223,7 +223,7 @@ pub(super) fn exceeded(before: &Partition, then: &Partition, now: Nanos) -> Vec<
             });
         }
     }
-    for (Refusal { who, name, queue, limit, used, applications, .. }, _) in then.ugm.above() {
+    for (LimitRefusal { who, name, queue, limit, used, applications, .. }, _) in then.ugm.above() {
         let of = |what: &str, limit, used| Exceeded {
             queue: queue.clone(),
             who: Some((who, name.clone())),

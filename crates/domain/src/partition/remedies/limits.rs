@@ -11,7 +11,7 @@ use crate::{
     queue::Queue,
     resources::{Resource, ResourceType},
     types::{AppIx, QueueIx},
-    ugm::{Refusal, Who},
+    ugm::{LimitRefusal, Who},
 };
 
 /// As good as no limit.
@@ -151,7 +151,7 @@ impl Search<'_> {
         }
     }
 
-    fn raise_limit_max(&mut self, refusal: &Refusal, entry: usize) {
+    fn raise_limit_max(&mut self, refusal: &LimitRefusal, entry: usize) {
         let partition = self.partition;
         let Some(max) = refusal.limit.resources.clone() else { return };
         let mut bound = Resource::new();
@@ -167,7 +167,7 @@ impl Search<'_> {
             }
         }
         let Some(most) = furthest(&max, &self.wanted, &bound) else { return };
-        let taken = |refusal: &Refusal| refusal.used.plus(&refusal.promised);
+        let taken = |refusal: &LimitRefusal| refusal.used.plus(&refusal.promised);
         let least = raised(&max, &taken(refusal), &self.wanted, &bound);
         let queue = refusal.queue.clone();
         let edit = |amounts: Resource| Edit::LimitMax { queue: queue.clone(), entry, amounts };
@@ -176,7 +176,7 @@ impl Search<'_> {
         self.raise(least.map(edit), edit(most.clone()), reached, |edit| added(partition, edit, &max));
     }
 
-    fn raise_limit_applications(&mut self, refusal: &Refusal, entry: usize) {
+    fn raise_limit_applications(&mut self, refusal: &LimitRefusal, entry: usize) {
         let partition = self.partition;
         let max = refusal.limit.applications;
         if max == 0 {
@@ -204,7 +204,7 @@ impl Search<'_> {
 }
 
 /// The same limit in another state.
-fn used_of(partition: &Partition, app: AppIx, same: &Refusal) -> Option<Refusal> {
+fn used_of(partition: &Partition, app: AppIx, same: &LimitRefusal) -> Option<LimitRefusal> {
     let bounds = partition.ugm.bounds(partition.apps[app].track?);
     bounds.into_iter().find(|other| (other.who, &other.name, &other.queue) == (same.who, &same.name, &same.queue))
 }
@@ -230,12 +230,12 @@ fn names(limit: &LimitConf, who: Who) -> &[Arc<str>] {
 }
 
 /// It names the same user or group, or all of them.
-fn concerns(limit: &LimitConf, refusal: &Refusal) -> bool {
+fn concerns(limit: &LimitConf, refusal: &LimitRefusal) -> bool {
     names(limit, refusal.who).iter().any(|name| **name == *refusal.name || &**name == "*")
 }
 
 /// Which entry of the configuration the limit is: the one that names the user or group, else that of all others.
-fn entry_of(conf: &PartitionConf, refusal: &Refusal) -> Option<usize> {
+fn entry_of(conf: &PartitionConf, refusal: &LimitRefusal) -> Option<usize> {
     let levels = levels(conf, &refusal.queue);
     let (queue, _) = levels.last().filter(|(_, path)| **path == *refusal.queue)?;
     let named = |wanted: &str| {

@@ -47,27 +47,27 @@ fn build(rules: &[RuleSpec]) -> Vec<RuleConf> {
     rules.iter().map(|rule| RuleConf::build(rule).unwrap()).collect()
 }
 
-fn placed(rules: &[RuleSpec], queue: &str, tree: &Tree) -> Placement {
+fn placed(rules: &[RuleSpec], queue: &str, tree: &Tree) -> QueuePlacement {
     run_as(rules, queue, "alice", &[], tree)
 }
 
-fn run_as(rules: &[RuleSpec], queue: &str, user: &str, tags: &[(&str, &str)], tree: &Tree) -> Placement {
+fn run_as(rules: &[RuleSpec], queue: &str, user: &str, tags: &[(&str, &str)], tree: &Tree) -> QueuePlacement {
     let tags = tags.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
     let app =
         Submission { app: "app-1", queue, user, groups: Groups::default(), tags: &tags, forced: is_forced(&tags) };
     place(&build(rules), &app, tree)
 }
 
-fn existing(path: &str) -> Placement {
-    Placement::Existing { path: path.to_owned() }
+fn existing(path: &str) -> QueuePlacement {
+    QueuePlacement::Existing { path: path.to_owned() }
 }
 
-fn create(path: &str, ancestor: &str) -> Placement {
-    Placement::Create { path: path.to_owned(), ancestor: ancestor.to_owned() }
+fn create(path: &str, ancestor: &str) -> QueuePlacement {
+    QueuePlacement::Create { path: path.to_owned(), ancestor: ancestor.to_owned() }
 }
 
-fn rejected(cause: &str) -> Placement {
-    Placement::Rejected { reason: format!("failed to place application app-1: {cause}"), queue: String::new() }
+fn rejected(cause: &str) -> QueuePlacement {
+    QueuePlacement::Rejected { reason: format!("failed to place application app-1: {cause}"), queue: String::new() }
 }
 
 const FORCED: &[(&str, &str)] = &[("Application.Create.Force", "TRUE")];
@@ -163,7 +163,7 @@ fn errors_do_not_defeat_later_rules() {
     let tree = open(&[("root.dev", LEAF)]);
     let rules = [rule("user", ""), rule("fixed", "root.dev")];
     assert_eq!(run_as(&rules, "", "bob$", &[], &tree), existing("root.dev"));
-    assert_eq!(run_as(&rules[..1], "", "bob$", FORCED, &tree), Placement::Recovery);
+    assert_eq!(run_as(&rules[..1], "", "bob$", FORCED, &tree), QueuePlacement::Recovery);
 }
 
 #[test]
@@ -193,14 +193,14 @@ fn queues_that_cannot_be_made() {
     let rules = [creating(rule("provided", ""))];
     let text = "failed to create rule based queue root.a.Gone for application app-1\n\
                 creation of queue root.a.Gone failed parent is already a leaf: root.a";
-    let refused = Placement::Rejected { reason: text.to_owned(), queue: "root.a.Gone".to_owned() };
+    let refused = QueuePlacement::Rejected { reason: text.to_owned(), queue: "root.a.Gone".to_owned() };
     assert_eq!(placed(&rules, "root.a.Gone", &tree), refused);
     // Recovery does not take it either.
     let forced = run_as(&rules, "root.a.Gone", "alice", FORCED, &tree);
     assert_eq!(forced, refused);
     let text = "failed to create rule based queue root.old.x for application app-1\ndynamic queue creation failed: \n\
                 cannot add a child queue when queue is marked for deletion: root.old";
-    let refused = Placement::Rejected { reason: text.to_owned(), queue: "root.old.x".to_owned() };
+    let refused = QueuePlacement::Rejected { reason: text.to_owned(), queue: "root.old.x".to_owned() };
     assert_eq!(placed(&rules, "root.old.x", &tree), refused);
     // A later rule may still match.
     let rules = [creating(rule("provided", "")), rule("fixed", "root.b")];
@@ -216,7 +216,7 @@ fn the_default_queue_takes_what_no_queue_can_be_made_for() {
         assert_eq!(placed(&rules, queue, &tree), existing("root.default"), "{queue}");
         // R3.29a: a forced one never goes there.
         let forced = run_as(&rules, queue, "alice", FORCED, &tree);
-        assert!(matches!(&forced, Placement::Rejected { queue: named, .. } if named == queue), "{forced:?}");
+        assert!(matches!(&forced, QueuePlacement::Rejected { queue: named, .. } if named == queue), "{forced:?}");
     }
     // PLC-032–PLC-034: one that takes nobody leaves the reason as it is.
     for default in [(true, true, "*"), (false, false, "*"), (true, false, "bob")] {
@@ -224,7 +224,7 @@ fn the_default_queue_takes_what_no_queue_can_be_made_for() {
             tree_of(BTreeMap::from([("root", PARENT), ("root.a", (true, false, "*")), ("root.default", default)]));
         let refused = placed(&rules, "root.a.gone", &tree);
         let below = "creation of queue root.a.gone failed parent is already a leaf: root.a";
-        assert!(matches!(&refused, Placement::Rejected { reason, .. } if reason.ends_with(below)), "{refused:?}");
+        assert!(matches!(&refused, QueuePlacement::Rejected { reason, .. } if reason.ends_with(below)), "{refused:?}");
     }
 }
 
@@ -241,11 +241,11 @@ fn forced_applications() {
     assert_eq!(run("root.ok"), existing("root.ok"));
     assert_eq!(run("root.p.new"), create("root.p.new", "root.p"));
     for queue in ["root.denied.x", "root.p", "root.closed", ""] {
-        assert_eq!(run(queue), Placement::Recovery, "{queue}");
+        assert_eq!(run(queue), QueuePlacement::Recovery, "{queue}");
     }
     // R3.29a: not even where there is a default queue.
     let tree = open(&[("root.default", LEAF)]);
-    assert_eq!(run_as(&[rule("provided", "")], "root.x", "alice", FORCED, &tree), Placement::Recovery);
+    assert_eq!(run_as(&[rule("provided", "")], "root.x", "alice", FORCED, &tree), QueuePlacement::Recovery);
 }
 
 #[test]
@@ -268,18 +268,18 @@ fn recovery_queue_cannot_be_named() {
     let rules = [creating(rule("provided", ""))];
     let text = "failed to create rule based queue root.@recovery@ for application app-1\n\
                 dynamic queue cannot be root.@recovery@";
-    let refused = Placement::Rejected { reason: text.to_owned(), queue: String::new() };
+    let refused = QueuePlacement::Rejected { reason: text.to_owned(), queue: String::new() };
     assert_eq!(placed(&rules, "root.@recovery@", &open(&[])), refused);
-    assert!(matches!(placed(&rules, "root.a.@Recovery@.b", &open(&[])), Placement::Rejected { .. }));
+    assert!(matches!(placed(&rules, "root.a.@Recovery@.b", &open(&[])), QueuePlacement::Rejected { .. }));
     let there = open(&[("root.@recovery@", LEAF)]);
     assert_eq!(placed(&rules, "root.@recovery@", &there), rejected(NO_MATCH));
-    assert_eq!(run_as(&rules, "root.@recovery@", "alice", FORCED, &there), Placement::Recovery);
+    assert_eq!(run_as(&rules, "root.@recovery@", "alice", FORCED, &there), QueuePlacement::Recovery);
     // Naming it by force goes there in any case.
     for queue in ["root.@recovery@", "root.a.@Recovery@.b"] {
-        assert_eq!(run_as(&rules, queue, "alice", FORCED, &open(&[])), Placement::Recovery, "{queue}");
+        assert_eq!(run_as(&rules, queue, "alice", FORCED, &open(&[])), QueuePlacement::Recovery, "{queue}");
     }
     let plain = [rule("provided", "")];
-    assert_eq!(run_as(&plain, "root.@recovery@", "alice", FORCED, &open(&[])), Placement::Recovery);
+    assert_eq!(run_as(&plain, "root.@recovery@", "alice", FORCED, &open(&[])), QueuePlacement::Recovery);
 }
 
 #[test]
@@ -305,9 +305,11 @@ fn no_rule_gives_a_path_of_more_than_64_levels() {
     let tree = open(&[]);
     let path = |levels: usize| format!("root{}", ".q".repeat(levels - 1));
     let provided = [creating(rule("provided", ""))];
-    assert!(matches!(placed(&provided, &path(64), &tree), Placement::Create { .. }));
+    assert!(matches!(placed(&provided, &path(64), &tree), QueuePlacement::Create { .. }));
     for levels in [65, 971, 100_000] {
-        let Placement::Rejected { reason, queue } = placed(&provided, &path(levels), &tree) else { panic!("{levels}") };
+        let QueuePlacement::Rejected { reason, queue } = placed(&provided, &path(levels), &tree) else {
+            panic!("{levels}")
+        };
         assert_eq!(
             reason,
             format!(
@@ -319,16 +321,19 @@ fn no_rule_gives_a_path_of_more_than_64_levels() {
     }
     let tagged = [creating(rule("tag", "namespace")), rule("fixed", "root.q")];
     let deep = run_as(&tagged, "", "alice", &[("namespace", &path(65))], &tree);
-    assert!(matches!(&deep, Placement::Rejected { reason, .. } if reason.contains("65 levels")), "{deep:?}");
+    assert!(matches!(&deep, QueuePlacement::Rejected { reason, .. } if reason.contains("65 levels")), "{deep:?}");
     // A rule that fails defeats neither a later one nor recovery.
     let later = [creating(rule("provided", "")), creating(rule("fixed", "root.q"))];
-    assert_eq!(placed(&later, &path(65), &tree), Placement::Create { path: "root.q".into(), ancestor: "root".into() });
+    assert_eq!(
+        placed(&later, &path(65), &tree),
+        QueuePlacement::Create { path: "root.q".into(), ancestor: "root".into() }
+    );
     let forced = run_as(&tagged, "", "alice", &[("namespace", &path(65)), (FORCE_TAG, "true")], &tree);
-    assert_eq!(forced, Placement::Recovery);
+    assert_eq!(forced, QueuePlacement::Recovery);
     // What a parent rule gives counts.
     let chain = [creating(below(rule("user", ""), creating(rule("fixed", &path(64)))))];
     let deep = placed(&chain, "", &tree);
-    assert!(matches!(&deep, Placement::Rejected { reason, .. } if reason.contains("65 levels")), "{deep:?}");
+    assert!(matches!(&deep, QueuePlacement::Rejected { reason, .. } if reason.contains("65 levels")), "{deep:?}");
 }
 
 #[test]
@@ -337,7 +342,7 @@ fn rules_that_lead_to_the_same_queues_ask_once_who_may_submit() {
     let mut tree = open(&names);
     tree.0.insert("root", (false, false, ""));
     let rules: Vec<RuleSpec> = (0..1_000).map(|_| rule("fixed", "root.a.b.c")).collect();
-    assert!(matches!(placed(&rules, "", &tree), Placement::Rejected { .. }));
+    assert!(matches!(placed(&rules, "", &tree), QueuePlacement::Rejected { .. }));
     assert_eq!(tree.1.get(), 4);
     tree.0.insert("root.a", (false, false, "alice"));
     assert_eq!(placed(&rules, "", &tree), existing("root.a.b.c"));

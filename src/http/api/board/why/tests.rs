@@ -70,7 +70,7 @@ fn what_is_larger_than_a_limit_is_not_told_as_if_it_only_had_to_wait() {
         "It is larger than the max of queue root.a, and never placed as it is: 5 GiB memory wanted, 4 GiB at most.";
     assert_eq!((found.code, &*found.text), ("queueQuota", told));
     let limit = Arc::new(Limit { resources: Some(max.clone()), applications: 0 });
-    let refusal = Refusal {
+    let refusal = LimitRefusal {
         who: Who::Group,
         name: "dev".into(),
         queue: "root.a".into(),
@@ -136,7 +136,7 @@ fn what_is_promised_is_not_told_as_used() {
     let expected = serde_json::json!([{"resource": "memory", "wanted": 2, "available": 0, "limit": 25, "used": 16, "promised": 8, "kept": 1}]);
     assert_eq!(short, expected);
     let limit = Arc::new(Limit { resources: Some(memory(6)), applications: 0 });
-    let refusal = Refusal {
+    let refusal = LimitRefusal {
         who: Who::User,
         name: "u".into(),
         queue: "root".into(),

@@ -3,7 +3,8 @@
 //! What was written and not flushed is lost when the machine stops, and there whenever only the process does. So a start
 //! has to know whether the machine went on: it compares the boot id of the system with that of the process before, unless
 //! that one ended in an orderly way. It also has to know whether this is the directory that was written, or a copy, which knows
-//! nothing of what came after it was made: the file says when it was made itself, which no copy of it can.
+//! nothing of what came after it was made: the file says when it was made itself, which no copy of it can. It says everything three
+//! times, so that a flipped bit, were it in the end of a line, costs no session.
 
 use std::{
     fs::{self, Metadata},
@@ -18,6 +19,8 @@ use crate::store::files;
 
 /// Name of the file in the directory of all logs.
 const FILE: &str = "mark";
+/// So often the file says the same.
+const LINES: usize = 3;
 /// Where Linux tells the boot id.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -77,7 +80,17 @@ impl Mark {
         files::make_dir(dir)?;
         let path = dir.join(FILE);
         let found = match fs::read(&path) {
-            Ok(bytes) => read(&bytes),
+            Ok(bytes) => {
+                let (found, damaged) = read(&bytes);
+                if damaged && found.is_some() {
+                    tracing::warn!(
+                        code = "log-mark-damaged",
+                        "{}: a line cannot be read, another says the same: the file is made anew; look at the disk",
+                        path.display()
+                    );
+                }
+                found
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(named(&path, &error)),
         };
@@ -109,7 +122,7 @@ impl Mark {
 
     /// Looks at the mark of a directory, and changes nothing.
     pub fn look(dir: &Path) -> Option<Mark> {
-        read(&fs::read(dir.join(FILE)).ok()?)
+        read(&fs::read(dir.join(FILE)).ok()?).0
     }
 
     /// The process ends, and everything is on the disk.
@@ -124,7 +137,7 @@ impl Mark {
         let path = dir.join(FILE);
         let written = files::replace_with(&path, |file| {
             let json = serde_json::to_string(&Mark { made: made(&file.metadata()?), ..self.clone() })?;
-            file.write_all(files::checked(&json).as_bytes())
+            file.write_all(files::checked(&json).repeat(LINES).as_bytes())
         });
         written.map_err(|error| named(&path, &error))
     }
@@ -139,10 +152,17 @@ fn made(file: &Metadata) -> Option<u64> {
     u64::try_from(since.as_nanos()).ok()
 }
 
-fn read(bytes: &[u8]) -> Option<Mark> {
-    let (json, crc) = str::from_utf8(bytes).ok()?.trim_end().rsplit_once(' ')?;
-    let right = u32::from_str_radix(crc, 16).is_ok_and(|crc| crc == crc32fast::hash(json.as_bytes()));
-    right.then(|| serde_json::from_str(json).ok()).flatten()
+/// What the first line says that is whole, and whether one is not.
+fn read(bytes: &[u8]) -> (Option<Mark>, bool) {
+    let lines: Vec<_> = bytes.split_inclusive(|byte| *byte == b'\n').map(read_line).collect();
+    let damaged = lines.iter().any(Option::is_none);
+    (lines.into_iter().flatten().next(), damaged)
+}
+
+fn read_line(line: &[u8]) -> Option<Mark> {
+    let line = str::from_utf8(line).ok()?;
+    let (json, _) = line.rsplit_once(' ')?;
+    (files::checked(json) == line).then(|| serde_json::from_str(json).ok()).flatten()
 }
 
 fn boot_id() -> String {
@@ -183,9 +203,23 @@ mod tests {
         // A machine that tells no boot id may have been started anew.
         assert_eq!(open("").1, Before::Closed);
         assert_eq!(open("").1, Before::Crashed);
+        // One flipped bit costs nothing, wherever it is; what no line tells is not known.
         let path = dir.join(FILE);
+        let whole = fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1 << (at % 8);
+            let (found, damaged) = read(&bytes);
+            assert!(found == Mark::look(dir) && damaged, "byte {at}");
+        }
+        assert_eq!(read(&whole), (Mark::look(dir), false));
+        fs::write(&path, &whole[..whole.len() / LINES]).unwrap();
+        assert_eq!(open("boot-3").1, Before::Crashed, "as releases before wrote it");
         let mut bytes = fs::read(&path).unwrap();
-        bytes[12] ^= 1;
+        let length = bytes.len() / LINES;
+        for line in 0..LINES {
+            bytes[line * length + 12] ^= 1;
+        }
         fs::write(&path, bytes).unwrap();
         let (mark, before) = open("boot-3");
         assert!(before == Before::Unknown && mark.server != first.server && !before.is_whole());

@@ -35,7 +35,7 @@ impl Chosen {
         let named =
             |queue: &&Queue| self.patterns.as_ref().is_none_or(|all| all.iter().any(|one| fits(one, &queue.path)));
         let queues: Vec<&Queue> = tables.queues().filter(named).collect();
-        let Some(most) = self.most else { return queues };
+        let Some(most) = self.most.filter(|most| *most < queues.len()) else { return queues };
         // A parent's amounts are those of its leaves: it would always be before them.
         let mut above = BTreeSet::new();
         for queue in &queues {

@@ -36,14 +36,15 @@ fn queues_are_chosen_by_path_and_by_share() {
         gauges.queues.into_iter().map(|queue| queue.path).collect()
     };
     let all = chosen(&[]);
-    assert!(all.len() >= 6, "{all:?}");
+    assert_eq!(all.len(), 6, "{all:?}");
     assert_eq!(chosen(&[("metrics.queues", "root.a")]), ["root.a"]);
     assert_eq!(chosen(&[("metrics.queues", "root.a.*, root.B")]), ["root.a.x", "root.a.y", "root.b"]);
     assert_eq!(chosen(&[("metrics.queues", "root.nothing")]), [""; 0]);
     assert_eq!(chosen(&[("metrics.topQueues", "1")]), ["root.b"], "what waits counts too");
     assert_eq!(chosen(&[("metrics.topQueues", "2")]), ["root.a.x", "root.b"], "not their parents, which have as much");
-    let leaves = chosen(&[("metrics.topQueues", "100")]);
+    let leaves = chosen(&[("metrics.topQueues", "5")]);
     assert!(leaves.len() >= 4 && leaves.iter().all(|leaf| leaf != "root" && leaf != "root.a"), "{leaves:?}");
+    assert_eq!(chosen(&[("metrics.topQueues", "6")]), all, "where all have a place parents do too");
     assert_eq!(chosen(&[("metrics.queues", "root.a,root.a.*"), ("metrics.topQueues", "1")]), ["root.a.x"]);
     assert_eq!(chosen(&[("metrics.queues", "root.a,root.b"), ("metrics.topQueues", "1")]), ["root.b"]);
     assert_eq!(chosen(&[("metrics.queues", "root,root.a.y"), ("metrics.topQueues", "1")]), ["root.a.y"]);

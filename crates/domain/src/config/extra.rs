@@ -38,7 +38,7 @@ pub struct Settings {
     pub max_body_bytes: Option<u64>,
     /// `metrics.queues`: queues that have metrics of their own.
     pub metrics_queues: String,
-    /// `metrics.topQueues`: of the lowest of these, so many at most; 0: all of them.
+    /// `metrics.topQueues`: so many of these at most, of the lowest where there are more; 0: all of them.
     pub metrics_top: usize,
     /// `metrics.topUsers`: users that have metrics, in each partition.
     pub metrics_top_users: usize,

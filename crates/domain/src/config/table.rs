@@ -189,8 +189,8 @@ pub static TABLE: &[Setting] = &[
     strict(
         "metrics.topQueues",
         Form::Count(0, 1_000_000),
-        "0",
-        "Of these, the queues that have metrics of their own at most: those with the largest share of what is allocated or asked for, of those that have none of these below them (the leaves, where `metrics.queues` is `all`); 0: all, parents too",
+        "10000",
+        "Of these, the queues that have metrics of their own at most. Where there are more: those with the largest share of what is allocated or asked for, of those that have none of these below them (the leaves, where `metrics.queues` is `all`). 0: however many there are, which who may submit to dynamic queues then decides",
     ),
     strict(
         "metrics.topUsers",

@@ -3,6 +3,7 @@
 use std::{
     borrow::Cow,
     pin::Pin,
+    rc::Rc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -253,7 +254,7 @@ async fn guarded(
             let address = request.peer_addr().map(|address| address.ip());
             // Whoever guesses tokens is known by the address.
             let who = caller.as_ref().unwrap_or(&Caller::Anyone);
-            let seat = request.conn_data::<Seat>().filter(|_| caller.is_ok());
+            let seat = request.conn_data::<Rc<Seat>>().filter(|_| caller.is_ok());
             if let Some(full) = seat.and_then(|seat| seat.admit(|| who.key(address)).err()) {
                 doors.refused.http(RATE);
                 count_refused(&request, &doors, caller.as_ref().ok());

@@ -3,12 +3,13 @@
 //!
 //! How many there may be at all is the listener's part. One caller has at most half of the places, so that no token closes the
 //! doors to the others, and all callers together leave some for what is for everybody: signs of life are answered however full
-//! it is, or the server would be restarted for it. One over which nobody has asked for anything but that is worth the least: it
-//! goes for the next that comes, before the listener takes no more.
+//! it is, or the server would be restarted for it. One over which nobody has asked for anything but that is worth the least, as
+//! one that is not encrypted yet: it goes for the next that comes, before the listener takes no more.
 
 use std::{
     cell::RefCell,
     collections::HashMap,
+    rc::Rc,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
@@ -55,11 +56,19 @@ impl Room {
         self.each
     }
 
-    /// A connection has come to this worker. Another of its strangers goes where there is no place left but for those that come.
-    pub fn seat(self: &Arc<Room>, stream: Option<&TcpStream>) -> Seat {
-        let address = Caller::Anyone.key(stream.and_then(|stream| stream.peer_addr().ok()).map(|peer| peer.ip()));
+    /// A connection has come to this worker, before anything was read of it. Another of its strangers goes where there is no place
+    /// left but for those that come.
+    pub fn seat(self: &Arc<Room>, stream: &TcpStream) -> Place {
+        let address = Caller::Anyone.key(stream.peer_addr().ok().map(|peer| peer.ip()));
+        let connection = Connection::of(stream);
+        let seat = Rc::new(self.come(address.into(), Some(connection)));
+        HERE.with_borrow_mut(|here| here.seats.insert(connection, seat));
+        Place(connection)
+    }
+
+    fn come(self: &Arc<Room>, address: Arc<str>, connection: Option<Connection>) -> Seat {
         let most = self.each.saturating_sub((self.each / COMING).max(1)).max(1);
-        let number = HERE.with_borrow_mut(|here| here.come(address.into(), stream.map(Connection::of), most));
+        let number = HERE.with_borrow_mut(|here| here.come(address, connection, most));
         Seat { room: self.clone(), number, caller: OnceLock::new() }
     }
 
@@ -69,7 +78,24 @@ impl Room {
     }
 }
 
-/// The place of a connection, until that ends.
+/// Keeps the seat of a connection for as long as that is served.
+#[derive(Debug)]
+pub struct Place(Connection);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Not while what is kept here is borrowed: its end looks there too.
+        let seat = HERE.try_with(|here| here.borrow_mut().seats.remove(&self.0));
+        drop(seat);
+    }
+}
+
+/// The seat of a connection that is being served here.
+pub fn seat_of(stream: &TcpStream) -> Option<Rc<Seat>> {
+    HERE.with_borrow(|here| here.seats.get(&Connection::of(stream)).cloned())
+}
+
+/// The seat of a connection, until nothing of that is left.
 #[derive(Debug)]
 pub struct Seat {
     room: Arc<Room>,
@@ -145,6 +171,7 @@ impl Drop for Seat {
 struct Here {
     /// The last number.
     last: u64,
+    seats: HashMap<Connection, Rc<Seat>>,
     strangers: Strangers<Option<Connection>>,
     /// Of callers.
     known: usize,
@@ -194,7 +221,7 @@ mod tests {
     fn a_caller_has_half_of_the_places_and_all_leave_some() {
         let room = Room::new(16, 1);
         let open = |caller: &str| {
-            let seat = room.seat(None);
+            let seat = room.come(caller.into(), None);
             seat.admit(|| caller.to_owned()).map(|()| seat)
         };
         let mut evil: Vec<Seat> = (0..8).map(|_| open("evil").expect("a place")).collect();
@@ -203,14 +230,14 @@ mod tests {
         let other: Vec<Seat> = (0..6).map(|_| open("other").expect("a place")).collect();
         assert_eq!(open("third").unwrap_err(), Full::All);
         // What is for everybody takes none of them.
-        let sign_of_life = room.seat(None);
+        let sign_of_life = room.come("probe".into(), None);
         evil.pop();
         assert!(open("third").is_ok());
         assert!(open("evil").is_ok(), "what has ended does not count");
         drop((evil, other, sign_of_life));
         assert!(room.taken().callers.is_empty() && room.taken().all == 0);
         // However few there may be.
-        assert!(Room::new(1, 2).seat(None).admit(|| "alone".to_owned()).is_ok());
+        assert!(Room::new(1, 2).come("alone".into(), None).admit(|| "alone".to_owned()).is_ok());
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! One listener for all HTTP doors.
 
-use std::{any::Any, io, net::SocketAddr, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{fmt, io, net::SocketAddr, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use actix_tls::accept::rustls_0_23::TlsStream;
+use actix_http::{HttpServiceBuilder, Request, Response, TlsAcceptorConfig};
+use actix_service::{IntoServiceFactory as _, Service, ServiceFactory, apply_fn_factory, map_config};
+use actix_tls::accept::{max_concurrent_tls_connect, rustls_0_23::TlsStream};
 use actix_web::{
-    App, Error, HttpRequest, HttpResponse, HttpServer,
-    body::{BodySize, MessageBody},
-    dev::{Extensions, Payload, Server, ServiceRequest, ServiceResponse},
+    App, Error, HttpRequest, HttpResponse,
+    body::{BodySize, BoxBody, MessageBody},
+    dev::{AppConfig, Extensions, Payload, Server, ServiceRequest, ServiceResponse},
     http::{
         ConnectionType, Method, StatusCode, Version,
         header::{self, HeaderValue},
@@ -17,7 +19,7 @@ use actix_web::{
 };
 use futures::FutureExt as _;
 use rustls::ServerConfig;
-use socket2::TcpKeepalive;
+use socket2::{Domain, Socket, TcpKeepalive, Type};
 
 use super::{
     doors::Doors,
@@ -25,7 +27,7 @@ use super::{
     operation::text,
     origins, past,
     problem::{LEADER, Problem},
-    room::Room,
+    room::{self, Room},
     route::{Access, Route, register},
     routes, standby,
     turns::{self, Connection, InTurns, REQUEST, is_long},
@@ -64,6 +66,9 @@ const AHEAD: u32 = 128 << 10;
 /// drop an idle one, so that no request meets the end of its connection.
 const IDLE: Duration = Duration::from_secs(100);
 
+/// Connections that the system keeps until they are taken.
+const BACKLOG: i32 = 1024;
+
 /// Binds the listener and gives the server, which runs when it is polled, with the address that was bound.
 ///
 /// `others` adds the data of the handlers, and the service for paths of no route.
@@ -71,8 +76,7 @@ pub fn bind<F>(listen: Listen, doors: Arc<Doors>, others: F) -> io::Result<(Serv
 where
     F: Fn(&mut web::ServiceConfig) + Clone + Send + 'static,
 {
-    let room = Room::new(limits::connections().0, listen.workers);
-    let server = HttpServer::new(move || {
+    let app = move || {
         App::new()
             .app_data(web::Data::from(doors.clone()))
             .wrap(from_fn(standby::gate))
@@ -86,27 +90,86 @@ where
             .service(web::resource("/si/v1{rest:(/.*)?}").to(not_found))
             .service(web::resource("/api/v1{rest:(/.*)?}").to(not_found))
             .configure(others.clone())
-    })
-    .workers(listen.workers)
-    // Of each worker.
-    .max_connections(room.each())
-    .client_request_timeout(listen.patience)
-    .keep_alive(IDLE)
-    .tcp_nodelay(true)
-    // A peer that closed its side has gone, also while nothing is sent to it.
-    .h1_allow_half_closed(false)
-    .on_connect(move |io, extensions| {
-        let stream = notice_silence(io, extensions);
-        extensions.insert(room.seat(stream));
-    })
-    .disable_signals()
-    .shutdown_timeout(1);
-    let server = match listen.tls {
-        Some(tls) => server.bind_rustls_0_23(listen.addr, tls)?,
-        None => server.bind(listen.addr)?,
+            .into_factory()
     };
-    let bound = server.addrs().first().copied().unwrap_or(listen.addr);
+    let socket = listening(listen.addr)?;
+    let bound = socket.local_addr()?;
+    let room = Room::new(limits::connections().0, listen.workers);
+    // Each connection has its place before it is encrypted, and goes when that is needed: nothing else bounds how many begin.
+    max_concurrent_tls_connect(room.each());
+    let server = Server::build().workers(listen.workers).disable_signals().shutdown_timeout(1);
+    // Of each worker.
+    let server = server.max_concurrent_connections(room.each());
+    let signal = server.graceful_shutdown_signal();
+    let ends = move || {
+        let signal = signal.clone();
+        async move { signal.notified().await }
+    };
+    let patience = listen.patience;
+    // Not HttpServer: it shows a connection when that is encrypted, and one that never is would have no place.
+    let server = match listen.tls {
+        Some(tls) => server.listen("https", socket, move || {
+            let http = http(patience, &ends).on_connect_ext(|io: &TlsStream<TcpStream>, extensions| {
+                let (stream, connection) = io.get_ref();
+                extensions.insert(Shown::of(connection.peer_certificates()));
+                introduce(stream, extensions);
+            });
+            let http = http.finish(map_config(app(), |()| AppConfig::default()));
+            let begins = TlsAcceptorConfig::default().handshake_timeout(patience);
+            seated(http.rustls_0_23_with_config(tls.clone(), begins), room.clone())
+        })?,
+        None => server.listen("http", socket, move || {
+            let http = http(patience, &ends).on_connect_ext(introduce);
+            seated(http.finish(map_config(app(), |()| AppConfig::default())).tcp(), room.clone())
+        })?,
+    };
     Ok((server.run(), bound))
+}
+
+/// How connections are served; `ends` tells them when the server does.
+fn http<T, S, F>(patience: Duration, ends: &(impl Fn() -> F + Clone + 'static)) -> HttpServiceBuilder<T, S>
+where
+    S: ServiceFactory<Request, Config = (), Error: Into<Response<BoxBody>> + 'static, InitError: fmt::Debug>,
+    S::Service: Service<Request, Future: 'static>,
+    F: Future<Output = ()> + 'static,
+{
+    HttpServiceBuilder::default()
+        .graceful_shutdown_signal(ends.clone())
+        .client_request_timeout(patience)
+        .client_disconnect_timeout(Duration::from_secs(1))
+        .keep_alive(IDLE)
+        .tcp_nodelay(true)
+        // A peer that closed its side has gone, also while nothing is sent to it.
+        .h1_allow_half_closed(false)
+}
+
+fn listening(addr: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
+    // What an earlier process had open keeps nobody from the port.
+    socket.set_reuse_address(true)?;
+    socket.bind(&addr.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// What serves connections, each of which has its place from when it has come until it ends.
+fn seated<S>(
+    service: S,
+    room: Arc<Room>,
+) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = S::Error, InitError = S::InitError>
+where
+    S: ServiceFactory<TcpStream, Config = (), Response = ()>,
+{
+    apply_fn_factory(service, move |stream: TcpStream, service: &S::Service| {
+        watch(&stream);
+        let place = room.seat(&stream);
+        let served = service.call(stream);
+        async move {
+            let served = served.await;
+            drop(place);
+            served
+        }
+    })
 }
 
 /// 404 for a path that nothing is at.
@@ -151,20 +214,16 @@ async fn ready(doors: web::Data<Doors>) -> HttpResponse {
     answer.json(ready)
 }
 
-fn notice_silence<'a>(io: &'a dyn Any, extensions: &mut Extensions) -> Option<&'a TcpStream> {
-    let tls = io.downcast_ref::<TlsStream<TcpStream>>().map(|stream| stream.get_ref());
-    if let Some((_, connection)) = tls {
-        extensions.insert(Shown::of(connection.peer_certificates()));
-    }
-    let encrypted = || tls.map(|(stream, _)| stream);
-    let stream = io.downcast_ref::<TcpStream>().or_else(encrypted)?;
-    watch(stream);
+/// What the requests of a connection can look at.
+fn introduce(stream: &TcpStream, extensions: &mut Extensions) {
     extensions.insert(Connection::of(stream));
-    Some(stream)
+    if let Some(seat) = room::seat_of(stream) {
+        extensions.insert(seat);
+    }
 }
 
 /// Ends a connection whose peer does not acknowledge what is sent to it, and lets those who send notice what it reads.
-fn watch(stream: &tokio::net::TcpStream) {
+fn watch(stream: &TcpStream) {
     let socket = socket2::SockRef::from(stream);
     // Without it the connection still works; only a silent peer is noticed later.
     #[cfg(target_os = "linux")]

@@ -142,7 +142,7 @@ pub const fn is_long(bytes: u64) -> bool {
 
 /// The socket of a connection, by its number. That is good as long as there is an answer, or a seat of a connection that nobody
 /// has asked for anything long: a connection drops all of them together, and in one thread.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Connection(RawFd);
 
 impl Connection {

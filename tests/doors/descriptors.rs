@@ -14,7 +14,10 @@ use tokio::task::JoinSet;
 use tonic::{Code, Request, transport::Channel};
 
 use crate::{
-    access::rig::{standard, token},
+    access::{
+        rig::{self as callers, certificate, standard, token},
+        tls,
+    },
     common::{LIMIT, Program, command, serve, skip, until},
     shim::server::{CONFIG, Server},
     wired::rig::{self, Running, with_data},
@@ -263,5 +266,32 @@ fn who_asks_for_nothing_closes_the_http_door_to_nobody() {
         }
         assert_eq!(ask(&mut connect(), "/ws/v1/clusters", "operator"), "HTTP/1.1 200 OK", "{round}");
         all_are_answered("among others");
+    }
+}
+
+#[test]
+fn who_never_encrypts_closes_the_https_door_to_nobody() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let [cert, key] = certificate(dir.path());
+    let tokens = dir.path().join("tokens");
+    fs::write(&tokens, standard()).expect("written");
+    let tokens = tokens.display().to_string();
+    let options = ["--tokens", &tokens, "--tls-cert", &cert, "--tls-key", &key, "--first-request-timeout", "10m"];
+    let Some(program) = limited([128; 2], &options) else { return };
+    let server = callers::Server { program, http: Client::new(), dir };
+    let at: SocketAddr = server.address("http").trim_start_matches("https://").parse().expect("an address");
+    let mut crowd = Vec::new();
+    for round in 0..3 {
+        // There are 64 places, and the handshakes of these go on for ten minutes.
+        for _ in 0..100 {
+            let mut stream = TcpStream::connect(at).expect("taken by the kernel");
+            // The beginning of a hello. The first of them may be closed by now.
+            let _ = stream.write_all(&[0x16, 3, 1]);
+            crowd.push(stream);
+        }
+        for path in ["/livez", "/ws/v1/clusters"] {
+            let (answer, _) = tls::get(&server, path).expect("let in");
+            assert!(answer.starts_with("HTTP/1.1 200 OK"), "{round}: {answer}");
+        }
     }
 }

@@ -9,6 +9,6 @@ mod reload;
 pub mod rig;
 mod roles;
 mod start;
-mod tls;
+pub mod tls;
 mod traced;
 mod ws;

@@ -129,7 +129,7 @@ pub enum Took {
     /// Another one was quicker, or etcd does not answer.
     Not(Following),
     /// The same, of one whose log cannot be read.
-    NotBroken(String, Refusal, Option<oneshot::Sender<Result<(), Refusal>>>),
+    NotBroken(String, Refusal, oneshot::Sender<Result<(), Refusal>>),
     /// This server leads one whose log cannot be read: its session is lost.
     LeadsBroken(Head, i64, String, oneshot::Sender<Result<(), Refusal>>),
 }

@@ -89,9 +89,7 @@ impl Manager {
             }
             Took::NotBroken(why, refusal, reply) => {
                 self.become_role(name, Role::Broken(why));
-                if let Some(reply) = reply {
-                    let _ = reply.send(Err(refusal));
-                }
+                let _ = reply.send(Err(refusal));
             }
             Took::LeadsBroken(head, revision, why, reply) => {
                 let group = Group::new(self.setup(), head.clone(), revision, Default::default());
@@ -184,10 +182,10 @@ impl Manager {
                 tokio::spawn(async move {
                     let took = match way.over(&head, revision).await {
                         Ok(Taken::Leads(head, revision)) => Took::LeadsBroken(head, revision, why, reply),
-                        Ok(Taken::Other) => Took::NotBroken(why, moved(&rm, None), Some(reply)),
+                        Ok(Taken::Other) => Took::NotBroken(why, moved(&rm, None), reply),
                         Err(trouble) => {
                             let refusal = Refusal::new(RefusalKind::Closing, trouble.to_string());
-                            Took::NotBroken(why, refusal, Some(reply))
+                            Took::NotBroken(why, refusal, reply)
                         }
                     };
                     let _ = tell.send(Word::Took(name, Box::new(took)));

@@ -35,8 +35,6 @@ impl Sampling {
 /// Which side of a conversation a span is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// A request is answered.
-    Door,
     /// Something is done for it here.
     Inside,
     /// A line is handed to a stream.

@@ -16,7 +16,7 @@ use arc_swap::ArcSwap;
 use tokio::time::timeout;
 
 use super::partition::PartitionActor;
-use crate::{config::LoadedConfig, domain::types::Nanos};
+use crate::config::LoadedConfig;
 
 /// How long a reader waits for a partition or a resource manager: whatever holds up its thread, such as a disk, holds up no others.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -39,14 +39,10 @@ pub struct Listing {
 pub struct RmEntry {
     /// Its id.
     pub id: Arc<str>,
-    /// Number of the session, counted up with each registration.
+    /// Number of its session, counted up with each registration.
     pub epoch: u64,
-    /// When that session began.
-    pub registered: Nanos,
     /// Build information as given, plus `rmId` (R1.9).
     pub build_info: BTreeMap<String, String>,
-    /// Policy group as given.
-    pub policy_group: Arc<str>,
     /// Configuration in force.
     pub config: Arc<LoadedConfig>,
     /// It is the server's own, and follows it.
@@ -62,8 +58,6 @@ pub struct RmEntry {
 pub struct PartitionEntry {
     /// Its resource manager.
     pub rm: Arc<str>,
-    /// Number of the session, counted up with each registration.
-    pub epoch: u64,
     /// Internal name `[rm]name`.
     pub internal: Arc<str>,
     /// The name that REST shows: the plain one for the RM that owned it first, `[rm]name` for later ones.

@@ -396,9 +396,7 @@ impl Handler<GetEventStatus> for EventActor {
             tracking: self.settings.tracking,
             lowest: self.ring.lowest(),
             next: self.ring.next(),
-            capacity: self.ring.capacity(),
             streams: self.streams.len(),
-            shims: self.shims.len(),
             store: self.durable.as_ref().map(Durable::status),
             counters: self.counters.clone(),
         })

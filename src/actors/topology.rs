@@ -529,7 +529,6 @@ impl Topology {
                 let shown = shown(&handle.internal, &handle.conf.name, once, &before, others);
                 partitions.push(PartitionEntry {
                     rm: entry.id.clone(),
-                    epoch: entry.epoch,
                     internal: handle.internal.clone(),
                     addr: Asked::new(names::told(&shown), handle.addr.clone()),
                     shown,

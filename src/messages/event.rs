@@ -259,8 +259,6 @@ pub struct Followed {
     pub past: Vec<EventSlice>,
     /// All events after that.
     pub reader: StreamReader,
-    /// The id with which `past`, or the reader, begins.
-    pub from: u64,
 }
 
 /// Why the log cannot be followed.

@@ -53,12 +53,8 @@ pub struct EventStatus {
     pub lowest: u64,
     /// Id of the next event.
     pub next: u64,
-    /// Events that the ring may hold.
-    pub capacity: u64,
     /// Open streams.
     pub streams: usize,
-    /// Sessions whose shim is sent events.
-    pub shims: usize,
     /// The durable store, where there is one.
     pub store: Option<StoreStatus>,
     /// What was counted since the start.

@@ -42,9 +42,6 @@ pub enum Condition {
 }
 
 impl Kind {
-    /// All of them.
-    pub const ALL: [Kind; 3] = [Kind::Application, Kind::Queue, Kind::Node];
-
     /// Its name in paths.
     pub fn name(self) -> &'static str {
         match self {

@@ -164,7 +164,6 @@ impl Point {
     /// Something is begun.
     pub fn child(&self, name: &'static str, side: Side) -> Span {
         let kind = match side {
-            Side::Door => SpanKind::Server,
             Side::Inside => SpanKind::Internal,
             Side::Callback => SpanKind::Producer,
         };

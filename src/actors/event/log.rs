@@ -110,7 +110,6 @@ impl Handler<FollowLog> for EventActor {
         Ok(Followed {
             past: if msg.rm.is_none() { self.ring.range(from, u64::MAX) } else { Vec::new() },
             reader: self.streams.follow(msg.host, msg.name, now(), msg.rm),
-            from,
         })
     }
 }

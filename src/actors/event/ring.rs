@@ -71,11 +71,6 @@ impl Ring {
         self.lowest
     }
 
-    /// How many events are shown at most.
-    pub fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
     /// Numbers and keeps events, and forgets the oldest beyond the capacity. Returns the events with their ids, all of
     /// them, also where there are more than the capacity.
     pub fn push(&mut self, mut events: Vec<Event>) -> Vec<EventSlice> {

@@ -45,11 +45,6 @@ impl Shims {
         }
     }
 
-    /// Number of sessions.
-    pub fn len(&self) -> usize {
-        self.by_rm.len()
-    }
-
     /// Collects events of a session as far as there is room; those of another session of that RM are left out.
     pub fn store(&mut self, rm: &str, epoch: u64, events: &[Event], counters: &EventCounters) {
         let Some(shim) = self.by_rm.get_mut(rm).filter(|shim| shim.epoch == epoch) else { return };

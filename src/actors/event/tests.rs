@@ -17,9 +17,8 @@ use crate::{
     domain::event_settings::EventSettings,
     messages::{
         event::{
-            ApplyEventSettings, CheckStreams, EndStreams, Ended, GetEventStatus, GetEvents, GetStreams, Intake,
-            OpenStream, OpenedStream, Publish, Rouse, ShimSubscribe, ShimUnsubscribe, StreamReader, TooManyStreams,
-            Word,
+            ApplyEventSettings, CheckStreams, EndStreams, Ended, GetEvents, GetStreams, Intake, OpenStream,
+            OpenedStream, Publish, Rouse, ShimSubscribe, ShimUnsubscribe, StreamReader, TooManyStreams, Word,
         },
         rm::DeliverEvents,
     },
@@ -263,7 +262,9 @@ async fn a_new_session_gets_nothing_of_the_old_one() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(*delivered.lock().unwrap(), [(2, vec![6])]);
     unsubscribe(2);
-    assert_eq!(actor.send(GetEventStatus).await.unwrap().shims, 0);
+    actor.do_send(Publish { rm: "rm-1".into(), epoch: 2, events: events(7..8), traced: Vec::new(), first: None });
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(delivered.lock().unwrap().len(), 1);
 }
 
 // EVT-072

@@ -153,11 +153,6 @@ impl Buffer {
         self.released = self.released.max(line);
     }
 
-    /// The last line that may leave.
-    pub fn released(&self) -> u64 {
-        self.released
-    }
-
     /// This line was sent on a stream.
     pub fn tell(&mut self, line: u64) {
         self.told = self.told.max(line);

@@ -456,9 +456,7 @@ impl RmActor {
         let entry = RmEntry {
             id: self.id.clone(),
             epoch: session.epoch,
-            registered: session.registered,
             build_info: session.build_info.clone(),
-            policy_group: session.policy_group.clone(),
             config: session.config.clone(),
             default_config: session.default_config,
             extra: session.extra.clone(),

@@ -71,9 +71,7 @@ impl RmActor {
         let entry = RmEntry {
             id: self.id.clone(),
             epoch: registered.epoch,
-            registered: Nanos(registered.at),
             build_info: registered.build_info,
-            policy_group: registered.policy_group,
             config,
             default_config: registered.default_config,
             extra: registered.extra,

@@ -261,9 +261,7 @@ impl Stage {
         listing.rms.push(RmEntry {
             id: rm.clone(),
             epoch,
-            registered: Nanos(registered.at),
             build_info: registered.build_info,
-            policy_group: registered.policy_group,
             config,
             default_config: registered.default_config,
             extra: registered.extra,
@@ -291,7 +289,6 @@ impl Stage {
             started.push(addr.clone());
             listing.partitions.push(PartitionEntry {
                 rm: rm.clone(),
-                epoch,
                 internal,
                 addr: Asked::new(names::told(&shown), addr),
                 shown,

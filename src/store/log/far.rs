@@ -1,10 +1,6 @@
 //! A log that is kept elsewhere than in a directory of this machine.
 
-use std::{
-    fmt, io,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{fmt, io, path::PathBuf, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -96,14 +92,6 @@ impl Home {
         match self {
             Home::Here(dir) => super::remove(dir),
             Home::Far(far) => far.remove().map_err(io::Error::other),
-        }
-    }
-
-    /// The directory, where it is in one.
-    pub fn directory(&self) -> Option<&Path> {
-        match self {
-            Home::Here(dir) => Some(dir),
-            Home::Far(_) => None,
         }
     }
 }

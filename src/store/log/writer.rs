@@ -22,8 +22,6 @@ pub struct Writer {
     torn: Option<Open>,
     /// What was written and is not flushed.
     unsynced: Unsynced,
-    /// Bytes that were written by this writer.
-    written: u64,
     /// The segment that it made last: what is in it may be of a write that failed.
     made: Option<u64>,
     /// See [`DiskFault`].
@@ -114,7 +112,7 @@ impl Writer {
     /// A writer that begins a new segment with its first write.
     pub fn new(dir: PathBuf, title: Title) -> Writer {
         let unsynced = Unsynced::default();
-        Writer { dir, title, segment: SEGMENT, open: None, torn: None, unsynced, written: 0, made: None, refuses: None }
+        Writer { dir, title, segment: SEGMENT, open: None, torn: None, unsynced, made: None, refuses: None }
     }
 
     /// From now on its disk refuses this.
@@ -129,13 +127,9 @@ impl Writer {
     }
 
     /// Its directory.
+    #[cfg(test)]
     pub fn dir(&self) -> &Path {
         &self.dir
-    }
-
-    /// Bytes that were written.
-    pub fn written(&self) -> u64 {
-        self.written
     }
 
     /// What is written next begins a segment.
@@ -154,9 +148,7 @@ impl Writer {
         if self.open.as_ref().is_none_or(|open| open.length >= self.segment) {
             self.roll(first)?;
         }
-        self.append(frames)?;
-        self.written += frames.len() as u64;
-        Ok(())
+        self.append(frames)
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<(), WriteError> {

@@ -94,7 +94,6 @@ impl Rig {
             rms: Vec::new(),
             partitions: vec![PartitionEntry {
                 rm: "rm".into(),
-                epoch: 1,
                 internal: INTERNAL.into(),
                 shown: "default".into(),
                 addr: Asked::new("default", partition.clone()),

@@ -9,7 +9,7 @@ use callboard::{
         partition::PartitionActor,
     },
     config::{self, LoadedConfig},
-    domain::{command::Command, types::Nanos},
+    domain::command::Command,
     messages::{
         budget::Budget,
         clock::Clock,
@@ -64,9 +64,7 @@ pub fn manager(id: &str, shown: &str, config: LoadedConfig, extra: &[(&str, &str
     let rm = RmEntry {
         id: id.into(),
         epoch: 1,
-        registered: Nanos::from_secs(1),
         build_info,
-        policy_group: "queues".into(),
         config: Arc::new(config),
         default_config: false,
         extra: Arc::new(extra),
@@ -74,14 +72,7 @@ pub fn manager(id: &str, shown: &str, config: LoadedConfig, extra: &[(&str, &str
     };
     (
         rm,
-        PartitionEntry {
-            rm: id.into(),
-            epoch: 1,
-            internal,
-            shown: shown.into(),
-            addr: Asked::new(shown, addr),
-            followed: false,
-        },
+        PartitionEntry { rm: id.into(), internal, shown: shown.into(), addr: Asked::new(shown, addr), followed: false },
     )
 }
 

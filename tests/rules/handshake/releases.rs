@@ -29,7 +29,6 @@ async fn unconfirmed_releases_are_listed_with_their_age() {
     let directory = Arc::new(Directory::default());
     let entry = PartitionEntry {
         rm: "rm-1".into(),
-        epoch: 1,
         internal: "[rm-1]default".into(),
         shown: "default".into(),
         addr: Asked::new("default", shim.partition.clone()),

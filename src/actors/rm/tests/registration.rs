@@ -195,8 +195,7 @@ async fn the_first_owner_of_a_name_is_shown_by_it() {
     env.register("rm-1", &[]).await;
     assert_eq!(listed(&env), ["default", "[rm-2]default"], "others are untouched");
     let listing = env.topology.directory.get();
-    assert_eq!(listing.partition("[rm-1]default").map(|entry| entry.epoch), Some(2));
-    assert_eq!(listing.partition("[rm-2]default").map(|entry| entry.epoch), Some(1));
+    assert_eq!(listing.rms.iter().map(|rm| (&*rm.id, rm.epoch)).collect::<Vec<_>>(), [("rm-1", 2), ("rm-2", 1)]);
     env.rm().addr.send(crate::messages::rm::Unregister::default()).await.expect("alive").expect("done");
     assert_eq!(listed(&env), ["[rm-2]default"], "a name once given stays");
     env.register("rm-1", &[]).await;

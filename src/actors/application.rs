@@ -17,7 +17,10 @@ use crate::{
         types::{AppState, Nanos, Termination},
     },
     messages::{
-        application::{AppGone, AppUpdate, Carried, GetUnconfirmed, LookAnew, Resend, UnconfirmedRelease, Unheard},
+        application::{
+            AppGone, AppUpdate, Carried, GetUnconfirmed, LookAnew, ResendUnconfirmed, UnconfirmedRelease, Unheard,
+        },
+        clock::nanos,
         partition::SendAgain,
         wait::{AppStatus, Condition, EndWaits, Wait, Withdraw},
     },
@@ -78,10 +81,6 @@ pub fn judge(status: Option<&AppStatus>, condition: Condition) -> Verdict {
     }
 }
 
-fn nanos(time: Duration) -> Nanos {
-    Nanos(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX))
-}
-
 /// How long a release that was sent so often waits before it is sent again; `first`: `rm.resendAfter`.
 pub fn wait(first: Duration, sent: u32) -> Nanos {
     let first = first.max(SHORTEST_WAIT);
@@ -104,7 +103,7 @@ impl ApplicationActor {
     }
 
     /// The rows (state, message) of a release: it waits or it does not; it begins, is confirmed or void, falls due (`look`),
-    /// or the shim has come back (`Resend`). What decided a replacement (a node that went, a release, a time-out, a removal)
+    /// or the shim has come back ([`ResendUnconfirmed`]). What decided a replacement (a node that went, a release, a time-out, a removal)
     /// decided it in the partition already, and comes here as the one message that there is nothing to wait for.
     fn advance(&mut self, (at, effect): (Nanos, AppEffect), ctx: &mut Context<Self>) {
         match effect {
@@ -284,12 +283,12 @@ impl Handler<Carried> for ApplicationActor {
     }
 }
 
-impl Handler<Resend> for ApplicationActor {
+impl Handler<ResendUnconfirmed> for ApplicationActor {
     type Result = ();
 
-    fn handle(&mut self, msg: Resend, _ctx: &mut Self::Context) {
+    fn handle(&mut self, msg: ResendUnconfirmed, _ctx: &mut Self::Context) {
         // What its stream is about to get in any case is not doubled.
-        let lost = |row: &Row| row.line.is_some_and(|line| line <= msg.0.after);
+        let lost = |row: &Row| row.line.is_some_and(|line| line <= msg.after);
         let rows = self.rows.iter().filter(|(_, row)| lost(row));
         let keys = rows.map(|(key, _)| key.clone()).collect();
         self.send_again(keys, self.sums.clock.now());

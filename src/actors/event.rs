@@ -37,9 +37,13 @@ use self::{
 };
 use crate::{
     domain::{event_settings::EventSettings, types::Nanos},
-    messages::event::{
-        ApplyEventSettings, CheckStreams, EventCounters, EventPage, EventStatus, FindNumber, GetEventStatus, GetEvents,
-        GetStreams, Intake, Numbered, OpenStream, OpenedStream, Publish, ShowEvents, StreamView, TooManyStreams,
+    messages::{
+        clock::nanos,
+        event::{
+            ApplyEventSettings, CheckStreams, EventCounters, EventPage, EventStatus, FindNumber, GetEventStatus,
+            GetEvents, GetStreams, Intake, Numbered, OpenStream, OpenedStream, Publish, ShowEvents, StreamView,
+            TooManyStreams,
+        },
     },
     store::events::{Clock, OpenError},
 };
@@ -404,6 +408,5 @@ impl Handler<GetEventStatus> for EventActor {
 }
 
 fn now() -> Nanos {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Nanos(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+    nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }

@@ -39,6 +39,7 @@ use crate::{
         types::Nanos,
     },
     messages::{
+        clock::nanos,
         journal::{
             Agree, Attach, Attached, Begin, Cancel, ConfigureJournal, Drain, End, Ended, Feed, GetOverdue, GetStatus,
             Moved, Piece, Post, SetExpiration, Standing, Status, Undrain, live, responses,
@@ -527,10 +528,6 @@ impl Stream {
         // The first reason is the one.
         let _ = self.ended.set(why);
     }
-}
-
-fn nanos(duration: Duration) -> Nanos {
-    Nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
 }
 
 impl Actor for JournalActor {

@@ -1,7 +1,7 @@
 //! `NodeActor`: the conversation about one node: when it was last heard of, so that it is torpid after a while, and those who
 //! wait until it is there, empty or drained. Capacity and usage are the partition's.
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{rc::Rc, sync::Arc};
 
 use actix::prelude::*;
 
@@ -12,6 +12,7 @@ use super::{
 use crate::{
     domain::{journal::Fact, types::Nanos, words::plural},
     messages::{
+        clock::nanos,
         node::{Heard, JudgeSilence, NodeGone, NodeUpdate},
         wait::{Condition, EndWaits, NodeStatus, Wait, Withdraw},
     },
@@ -28,10 +29,6 @@ pub struct NodeActor {
     timer: Option<SpawnHandle>,
     status: Option<NodeStatus>,
     waiters: Waiters,
-}
-
-fn nanos(time: Duration) -> Nanos {
-    Nanos(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX))
 }
 
 impl NodeActor {

@@ -321,8 +321,8 @@ impl RmActor {
         };
         let sequence = match want {
             Want::All { after, predicates } => {
-                let after =
-                    session.resume(after).inspect_err(|_| session.say_ahead(&self.id, after, self.log.as_ref()))?;
+                let resumed = session.buffer.resume(after, session.restored);
+                let after = resumed.inspect_err(|_| session.say_ahead(&self.id, after, self.log.as_ref()))?;
                 let before = self.streams.all.as_ref().map(Stream::held);
                 for (partition, questions) in session.questions.resume(after, before) {
                     session.unanswered(&partition, questions);

@@ -51,14 +51,12 @@ use crate::{
     config::{LoadedConfig, extra::Settings},
     domain::conf::PartitionConf,
     messages::{
+        application::ResendUnconfirmed,
         event::{ApplyEventSettings, Intake, ShimSubscribe, ShimUnsubscribe, Word},
         journal::ConfigureJournal,
         leaders::Leaders,
         limits::Limits,
-        partition::{
-            Alive, Carries, Commands, Configure, GetSnapshot, PartitionSetup, Patience, ResendUnconfirmed,
-            StopPartition, Wake,
-        },
+        partition::{Alive, Carries, Commands, Configure, GetSnapshot, PartitionSetup, Patience, StopPartition, Wake},
         places::Places,
         ready::Readiness,
         rm::{DeliverEvents, Halt, Info, Refusal, RefusalKind, RmState, Shutdown},

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use actix::prelude::*;
 
-use super::{partition::ResendUnconfirmed, wait::AppStatus};
+use super::wait::AppStatus;
 use crate::domain::{
     effect::{AppEffect, Released},
     types::{AppState, Nanos, Termination},
@@ -30,17 +30,21 @@ pub struct Carried {
     pub releases: Vec<(Arc<str>, Termination)>,
 }
 
-/// The shim is there again: releases that it has not confirmed are sent once more.
-#[derive(Message)]
+/// The shim is there again, after its connection was lost: releases that it has not confirmed are sent once more. For
+/// `PartitionActor` too, which tells its applications.
+#[derive(Clone, Copy, Message)]
 #[rtype(result = "()")]
-pub struct Resend(pub ResendUnconfirmed);
+pub struct ResendUnconfirmed {
+    /// Lines behind this one are on their way to the shim all the same.
+    pub after: u64,
+}
 
 /// The shim may take another time from now on: what waits is looked at anew.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct LookAnew;
 
-/// Releases that the shim has not confirmed.
+/// Releases that the shim has not confirmed. `PartitionActor` answers with those of all its applications, the oldest first.
 #[derive(Message)]
 #[rtype(result = "Vec<UnconfirmedRelease>")]
 pub struct GetUnconfirmed;

@@ -1,14 +1,19 @@
 //! The clock of the actors: wall time that follows tokio's clock, so that tests can pause it. The domain never reads one. A resource
 //! manager and its partitions have the same, whatever becomes of the machine's wall time meanwhile.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
 use crate::domain::types::Nanos;
 
 /// Longer than anybody waits.
-const NEVER: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3_600);
+const NEVER: Duration = Duration::from_secs(365 * 24 * 3_600);
+
+/// As a time of the domain.
+pub fn nanos(time: Duration) -> Nanos {
+    Nanos(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX))
+}
 
 /// Wall time at the moment it was made, carried on by the monotonic clock.
 #[derive(Clone, Copy, Debug)]
@@ -46,10 +51,10 @@ impl Clock {
     }
 
     /// How long it is until `at`; zero where it has passed.
-    pub fn until(&self, at: Nanos) -> std::time::Duration {
+    pub fn until(&self, at: Nanos) -> Duration {
         if self.still {
             return NEVER;
         }
-        std::time::Duration::from_nanos(at.minus(self.now()).0.max(0) as u64)
+        Duration::from_nanos(at.minus(self.now()).0.max(0) as u64)
     }
 }

@@ -183,19 +183,6 @@ pub struct SendAgain(pub Vec<Released>);
 #[rtype(result = "()")]
 pub struct Carries(pub Arc<Line>);
 
-/// The shim is there again, after its connection was lost: what it has not confirmed is sent once more.
-#[derive(Clone, Copy, Message)]
-#[rtype(result = "()")]
-pub struct ResendUnconfirmed {
-    /// Lines behind this one are on their way to it all the same.
-    pub after: u64,
-}
-
-/// All releases of the partition that the shim has not confirmed, the oldest first.
-#[derive(Message)]
-#[rtype(result = "Vec<UnconfirmedRelease>")]
-pub struct ListUnconfirmed;
-
 /// Who came to the door of the queue of this path; `None` where there is no such queue.
 #[derive(Message)]
 #[rtype(result = "Option<QueueDoor>")]

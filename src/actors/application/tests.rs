@@ -7,7 +7,7 @@ use super::*;
 use crate::messages::{
     budget::Budget,
     clock::Clock,
-    partition::{Patience, ResendUnconfirmed, UnconfirmedSums},
+    partition::{Patience, UnconfirmedSums},
 };
 
 /// Notes what the partition is to send again.
@@ -110,7 +110,7 @@ impl Rig {
     }
 
     async fn resend(&self, after: u64) {
-        self.actor.send(Resend(ResendUnconfirmed { after })).await.unwrap();
+        self.actor.send(ResendUnconfirmed { after }).await.unwrap();
         self.settle().await;
     }
 

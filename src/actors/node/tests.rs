@@ -1,6 +1,6 @@
 //! One node's conversation on a paused clock: messages in, answers out, and what the journal is told.
 
-use std::sync::Mutex;
+use std::{sync::Mutex, time::Duration};
 
 use tokio::sync::oneshot;
 

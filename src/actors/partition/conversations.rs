@@ -20,9 +20,11 @@ use crate::{
         types::{AppState, Nanos},
     },
     messages::{
-        application::{AppGone, AppUpdate, Carried, GetUnconfirmed, LookAnew, Resend, UnconfirmedRelease, Unheard},
+        application::{
+            AppGone, AppUpdate, Carried, GetUnconfirmed, LookAnew, ResendUnconfirmed, UnconfirmedRelease, Unheard,
+        },
         node::{Heard, JudgeSilence, NodeGone, NodeUpdate},
-        partition::{Patience, ResendUnconfirmed, SendAgain, Signs, UnconfirmedSums},
+        partition::{Patience, SendAgain, Signs, UnconfirmedSums},
         queue::{GetQueueDoor, QueueDoor, QueueGone, QueueUpdate},
         recorded::Talks,
         rm::{Line, Payload},
@@ -259,7 +261,7 @@ impl Conversations {
     /// What the shim has not confirmed is sent again.
     pub(super) fn resend(&self, resend: ResendUnconfirmed) {
         for addr in self.unconfirmed.waiting() {
-            addr.do_send(Resend(resend));
+            addr.do_send(resend);
         }
     }
 

@@ -9,12 +9,11 @@ use super::{PartitionActor, is_of_operators, recorder::Recorder};
 use crate::{
     domain::{command::Command, partition::Tables},
     messages::{
-        application::UnconfirmedRelease,
+        application::{GetUnconfirmed, ResendUnconfirmed, UnconfirmedRelease},
         clock::Clock,
         partition::{
-            AwaitRecord, Carries, Commands, Configure, GetSnapshot, GetTables, ListUnconfirmed, Observe,
-            PartitionStatus, Patience, ResendUnconfirmed, Save, Saved, SendAgain, ShowInstead, ShowQueueDoor, Snapshot,
-            Wake,
+            AwaitRecord, Carries, Commands, Configure, GetSnapshot, GetTables, Observe, PartitionStatus, Patience,
+            Save, Saved, SendAgain, ShowInstead, ShowQueueDoor, Snapshot, Wake,
         },
         queue::QueueDoor,
         receipts::Receipt,
@@ -70,10 +69,10 @@ impl Handler<ResendUnconfirmed> for PartitionActor {
     }
 }
 
-impl Handler<ListUnconfirmed> for PartitionActor {
+impl Handler<GetUnconfirmed> for PartitionActor {
     type Result = ResponseFuture<Vec<UnconfirmedRelease>>;
 
-    fn handle(&mut self, _msg: ListUnconfirmed, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, _msg: GetUnconfirmed, _ctx: &mut Self::Context) -> Self::Result {
         self.route();
         Box::pin(self.conversations.unconfirmed())
     }

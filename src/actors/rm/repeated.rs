@@ -2,6 +2,7 @@
 
 use super::RmActor;
 use crate::messages::{
+    clock::nanos,
     keys::{Asked, Digest, KEPT, Key},
     rm::{Refusal, RefusalKind},
 };
@@ -31,7 +32,7 @@ impl RmActor {
 
     /// What came before that is not remembered.
     fn since(&self) -> i64 {
-        self.clock.now().0.saturating_sub(i64::try_from(KEPT.as_nanos()).unwrap_or(i64::MAX))
+        self.clock.now().minus(nanos(KEPT)).0
     }
 
     /// It is carried out.

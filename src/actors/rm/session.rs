@@ -31,13 +31,14 @@ use crate::{
         types::Nanos,
     },
     messages::{
+        application::ResendUnconfirmed,
         budget::Budget,
         journal::ConfigureJournal,
         keys::Keys,
-        partition::{Carries, Commands, ResendUnconfirmed, Signs, Wake},
+        partition::{Carries, Commands, Signs, Wake},
         receipts::Receipts,
         recorded::Outlet,
-        rm::{Forwarding, Line, Predicates, Refusal},
+        rm::{Forwarding, Line, Predicates},
     },
 };
 
@@ -143,11 +144,6 @@ impl Session {
     /// The partition of this internal name.
     pub fn partition(&self, internal: &str) -> Option<&PartitionHandle> {
         self.partitions.iter().find(|partition| *partition.internal == *internal)
-    }
-
-    /// Where a stream goes on that has everything up to `after`; `None` stands for all that is still there.
-    pub fn resume(&self, after: Option<u64>) -> Result<u64, Refusal> {
-        self.buffer.resume(after, self.restored)
     }
 
     /// A shim that has lines which this session never had is in another history: the log has lost what came of them.

@@ -33,13 +33,14 @@ use crate::{
         types::{Nanos, QueueIx},
     },
     messages::{
+        application::ResendUnconfirmed,
         budget::Budget,
         clock::Clock,
         event::Publish,
         journal::Standing,
         partition::{
-            Alive, Carries, Commands, Configure, GetSnapshot, PartitionSetup, Patience, ResendUnconfirmed, Signs,
-            Snapshot, StopPartition, Wake,
+            Alive, Carries, Commands, Configure, GetSnapshot, PartitionSetup, Patience, Signs, Snapshot, StopPartition,
+            Wake,
         },
         progress::Progress,
         rm::{

@@ -17,6 +17,7 @@ use crate::{
     domain::{command::Command, effect::Callback, types::Nanos},
     messages::{
         application::UnconfirmedRelease,
+        clock::nanos,
         partition::Saved,
         rm::{Attach, Deliver, Kind, Outgoing, Payload, Predicates, Refusal},
     },
@@ -74,7 +75,7 @@ impl Server {
 
     /// When the session ends where no stream comes back: `rm.pauseTimeout`.
     pub fn patience_ends(&self) -> Option<Nanos> {
-        let time = Nanos(i64::try_from(self.settings.pause.as_nanos()).unwrap_or(i64::MAX));
+        let time = nanos(self.settings.pause);
         self.paused.filter(|_| !self.stopped).map(|since| since.plus(time))
     }
 

@@ -18,7 +18,7 @@ use crate::{
         route::{Access, Route},
         ws_v1::time_text,
     },
-    messages::{application::UnconfirmedRelease, partition::ListUnconfirmed},
+    messages::application::{GetUnconfirmed, UnconfirmedRelease},
     si::outward,
 };
 
@@ -65,7 +65,7 @@ pub fn routes() -> Vec<Route> {
 
 async fn unconfirmed(api: Data<ReleasesApi>, path: Path<String>, asker: Asker) -> Result<HttpResponse, Problem> {
     let entry = find_partition(&api.directory.get(), &path)?;
-    let take = async || entry.addr.send(ListUnconfirmed).await.map_err(unanswered);
+    let take = async || entry.addr.send(GetUnconfirmed).await.map_err(unanswered);
     let (releases, turn) = asker.turn(take, Vec::len).await?;
     let partition = entry.shown.clone();
     let make = move || {

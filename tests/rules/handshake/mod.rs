@@ -15,7 +15,7 @@ use callboard::{
         command::{Command, NodeAction},
         types::Termination::{FailedOnRm, PlaceholderReplaced, Preempted, StoppedByRm, Timeout},
     },
-    messages::partition::ResendUnconfirmed,
+    messages::application::ResendUnconfirmed,
 };
 
 use shim::{Shim, ask, daemon, node, release, remove};

@@ -17,11 +17,11 @@ use callboard::{
         types::{Nanos, Termination},
     },
     messages::{
-        application::UnconfirmedRelease,
+        application::{GetUnconfirmed, UnconfirmedRelease},
         budget::Budget,
         clock::Clock,
         event::Publish,
-        partition::{Carries, Commands, GetSnapshot, ListUnconfirmed, PartitionSetup, Patience, Snapshot},
+        partition::{Carries, Commands, GetSnapshot, PartitionSetup, Patience, Snapshot},
         rm::{Deliver, Line, Outgoing, Payload},
     },
 };
@@ -301,7 +301,7 @@ impl Shim {
     }
 
     pub async fn unconfirmed(&self) -> Vec<UnconfirmedRelease> {
-        self.partition.send(ListUnconfirmed).await.unwrap()
+        self.partition.send(GetUnconfirmed).await.unwrap()
     }
 
     pub async fn waiting(&self) -> Vec<String> {

@@ -190,7 +190,10 @@ impl Taken {
     pub fn give_back(&self) {
         let mut state = self.keys.state();
         state.keys.remove(&self.key);
-        state.taken.retain(|(_, key)| *key != self.key);
+        // It came lately: of many keys it is among the last.
+        if let Some(place) = state.taken.iter().rposition(|(_, key)| *key == self.key) {
+            state.taken.remove(place);
+        }
     }
 
     /// Whose parts of it were recorded before the server was started again.

@@ -1,9 +1,9 @@
 //! Reading and following the log, from the disk over the memory to what is still to come, and its end.
 
-use std::{ops::Range, sync::Arc};
+use std::{fmt::Display, ops::Range, sync::Arc};
 
 use actix::prelude::*;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::spawn_blocking};
 
 use super::{EventActor, durable::Source, now};
 use crate::{
@@ -13,6 +13,14 @@ use crate::{
         StopEvents,
     },
 };
+
+/// Reads something on another thread.
+pub(super) async fn from_disk<T: Send + 'static, E: Display + Send + 'static>(
+    read: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, ReadError> {
+    let read = spawn_blocking(read).await.map_err(|error| ReadError::Failed(error.to_string().into()))?;
+    read.map_err(|error| ReadError::Failed(error.to_string().into()))
+}
 
 impl Handler<ReadLog> for EventActor {
     type Result = ResponseFuture<Result<LogPage, ReadError>>;
@@ -44,11 +52,7 @@ impl Handler<ReadLog> for EventActor {
                 }
                 Box::pin(std::future::ready(Ok(here(pieces))))
             }
-            Source::Disk(read) => Box::pin(async move {
-                let failed = |text: String| ReadError::Failed(Arc::from(text));
-                let pieces = tokio::task::spawn_blocking(read).await.map_err(|error| failed(error.to_string()))?;
-                Ok(LogPage { pieces: pieces.map_err(|error| failed(error.to_string()))?, next })
-            }),
+            Source::Disk(read) => Box::pin(async move { Ok(LogPage { pieces: from_disk(read).await?, next }) }),
         }
     }
 }
@@ -59,12 +63,7 @@ impl Handler<FindInLog> for EventActor {
     fn handle(&mut self, msg: FindInLog, ctx: &mut Self::Context) -> Self::Result {
         self.take_in(ctx);
         let Some(durable) = &self.durable else { return Box::pin(std::future::ready(Ok(self.ring.lowest()))) };
-        let find = durable.find(msg.at);
-        Box::pin(async move {
-            let found = tokio::task::spawn_blocking(find).await;
-            let failed = |text: String| ReadError::Failed(text.into());
-            found.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
-        })
+        Box::pin(from_disk(durable.find(msg.at)))
     }
 }
 
@@ -78,9 +77,7 @@ impl Handler<FindGap> for EventActor {
         let Some(durable) = durable else { return Box::pin(std::future::ready(Ok(None))) };
         let find = durable.gap_at(msg.at);
         Box::pin(async move {
-            let found = tokio::task::spawn_blocking(find).await;
-            let failed = |text: String| ReadError::Failed(text.into());
-            let gap = found.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
+            let gap = from_disk(find).await?;
             // Of a gap in the store the newest events are in the ring still.
             Ok(gap.map(|gap| gap.start..gap.end.min(lowest)))
         })

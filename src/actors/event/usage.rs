@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use actix::prelude::*;
 
-use super::{EventActor, durable::UsageSource, now, ring::Ring};
+use super::{EventActor, durable::UsageSource, log::from_disk, now, ring::Ring};
 use crate::{
     domain::{
         event::Event,
@@ -156,11 +156,9 @@ impl Handler<ReadUsage> for EventActor {
                 }
                 Box::pin(std::future::ready(Ok(UsagePage { pieces, last })))
             }
-            UsageSource::Disk(read) => Box::pin(async move {
-                let failed = |text: String| ReadError::Failed(Arc::from(text));
-                let pieces = tokio::task::spawn_blocking(read).await.map_err(|error| failed(error.to_string()))?;
-                Ok(UsagePage { pieces: pieces.map_err(|error| failed(error.to_string()))?, last: false })
-            }),
+            UsageSource::Disk(read) => {
+                Box::pin(async move { Ok(UsagePage { pieces: from_disk(read).await?, last: false }) })
+            }
         }
     }
 }

@@ -123,13 +123,7 @@ impl Encoder {
     fn resource(&mut self, resource: &Arc<Resource>) -> u32 {
         let (number, new) = self.resources.number(Arc::as_ptr(resource) as usize, 0);
         if new {
-            let table = &mut self.resource_table;
-            unsigned(table, resource.len() as u64);
-            for (kind, amount) in resource.iter() {
-                unsigned(table, kind.name().len() as u64);
-                table.extend_from_slice(kind.name().as_bytes());
-                signed(table, clamp(amount));
-            }
+            amounts(&mut self.resource_table, resource);
         }
         number
     }
@@ -149,15 +143,7 @@ pub fn decode(bytes: &[u8], base: Nanos) -> Result<Vec<Event>, Malformed> {
     }
     let mut resources = vec![None];
     for _ in 0..input.count()? {
-        let mut resource = Resource::new();
-        for _ in 0..input.count()? {
-            let name = input.text()?;
-            let amount = input.signed()?;
-            if let Some(kind) = ResourceType::new(name) {
-                resource.set(kind, i128::from(amount));
-            }
-        }
-        resources.push(Some(Arc::new(resource)));
+        resources.push(Some(Arc::new(input.amounts()?)));
     }
     let kinds = by_number(EventKind::ALL.iter().map(|kind| (*kind as i32, *kind)));
     let changes = by_number(Change::ALL.iter().map(|change| (*change as i32, *change)));
@@ -216,6 +202,16 @@ pub fn signed(out: &mut Vec<u8>, number: i64) {
     unsigned(out, ((number << 1) ^ (number >> 63)) as u64);
 }
 
+/// Appends the amounts of a resource.
+pub fn amounts(out: &mut Vec<u8>, resource: &Resource) {
+    unsigned(out, resource.len() as u64);
+    for (kind, amount) in resource.iter() {
+        unsigned(out, kind.name().len() as u64);
+        out.extend_from_slice(kind.name().as_bytes());
+        signed(out, clamp(amount));
+    }
+}
+
 /// Bytes that are still to be read.
 pub struct Input<'a> {
     /// What has not been read of them.
@@ -259,6 +255,19 @@ impl<'a> Input<'a> {
         let count = self.unsigned()?;
         let fits = |count: &usize| *count <= self.rest.len() + more;
         usize::try_from(count).ok().filter(fits).ok_or(Malformed("too large a number"))
+    }
+
+    /// What [`amounts`] appended.
+    pub fn amounts(&mut self) -> Result<Resource, Malformed> {
+        let mut resource = Resource::new();
+        for _ in 0..self.count()? {
+            let name = self.text()?;
+            let amount = self.signed()?;
+            if let Some(kind) = ResourceType::new(name) {
+                resource.set(kind, i128::from(amount));
+            }
+        }
+        Ok(resource)
     }
 
     /// A text with its length before it.

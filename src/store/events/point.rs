@@ -5,11 +5,11 @@
 use std::sync::Arc;
 
 use super::{
-    codec::{Input, Malformed, signed, unsigned},
+    codec::{self, Input, Malformed, unsigned},
     frame::Head,
 };
 use crate::domain::{
-    resources::{Resource, ResourceType, clamp},
+    resources::Resource,
     types::Nanos,
     ugm::Who,
     usage::{PointReason, UsageKey, UsagePoint},
@@ -36,12 +36,7 @@ pub fn encode(reason: PointReason, rows: &[(UsageKey, Resource)], out: &mut Vec<
             out.extend_from_slice(name.as_bytes());
             *last = name;
         }
-        unsigned(out, amounts.len() as u64);
-        for (kind, amount) in amounts.iter() {
-            unsigned(out, kind.name().len() as u64);
-            out.extend_from_slice(kind.name().as_bytes());
-            signed(out, clamp(amount));
-        }
+        codec::amounts(out, amounts);
     }
 }
 
@@ -66,14 +61,7 @@ pub fn decode(head: &Head, bytes: &[u8]) -> Result<UsagePoint, Malformed> {
                 length => *name = input.text_of(length - 1)?.into(),
             }
         }
-        let mut amounts = Resource::new();
-        for _ in 0..input.count()? {
-            let name = input.text()?;
-            let amount = input.signed()?;
-            if let Some(kind) = ResourceType::new(name) {
-                amounts.set(kind, i128::from(amount));
-            }
-        }
+        let amounts = input.amounts()?;
         let [partition, name, queue] = last.clone();
         rows.push((UsageKey { partition, who, name, queue }, amounts));
     }

@@ -144,6 +144,12 @@ pub fn checked(text: &str) -> String {
     format!("{text} {:08x}\n", crc32fast::hash(text.as_bytes()))
 }
 
+/// The text of a line, its newline left out, where the checksum behind it is right.
+pub fn text_of(line: &str) -> Option<&str> {
+    let (text, sum) = line.rsplit_once(' ')?;
+    (format!("{:08x}", crc32fast::hash(text.as_bytes())) == sum).then_some(text)
+}
+
 /// A name for a file: names are at most 255 bytes long, so of a longer one the beginning, and the SHA-256 of what it stands for.
 pub fn name_of(mut name: String, whole: &str) -> String {
     if name.len() > 200 {

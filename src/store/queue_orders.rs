@@ -71,16 +71,6 @@ enum Read {
     Found(Found),
 }
 
-fn sum(text: &str) -> String {
-    format!("{:08x}", crc32fast::hash(text.as_bytes()))
-}
-
-/// The text before a checksum that is right.
-fn checked(line: &str) -> Option<&str> {
-    let (text, given) = line.rsplit_once(' ')?;
-    (sum(text) == given).then_some(text)
-}
-
 fn read(path: &Path) -> io::Result<Read> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
@@ -91,7 +81,7 @@ fn read(path: &Path) -> io::Result<Read> {
     };
     let text = String::from_utf8_lossy(&bytes);
     let mut lines = text.lines();
-    let title = lines.next().and_then(checked);
+    let title = lines.next().and_then(files::text_of);
     let known = title.and_then(|title| title.strip_prefix(TITLE)?.strip_prefix(" change ")?.split_once(" orders "));
     let known = known.and_then(|(change, count)| Some((change.parse().ok()?, count.parse::<usize>().ok()?)));
     if let (Some(title), None) = (title.filter(|title| title.starts_with(FORM)), known) {
@@ -105,7 +95,7 @@ fn read(path: &Path) -> io::Result<Read> {
         found.faults.push(format!("{} line 1: the title is damaged", path.display()));
     }
     for (number, line) in (2..).zip(lines) {
-        match checked(line).and_then(order) {
+        match files::text_of(line).and_then(order) {
             Some((queue, order)) => drop(found.orders.insert(queue, Arc::new(order))),
             None => {
                 found.whole = false;
@@ -187,8 +177,7 @@ pub fn load(dir: &Path) -> Loaded {
 /// # Errors
 /// It could not be written; what was there before, or this, is in force at the next start.
 pub fn write(dir: &Path, change: u64, orders: &Orders) -> Result<(), String> {
-    let with_sum = |text: String| format!("{text} {}\n", sum(&text));
-    let mut text = with_sum(format!("{TITLE} change {change} orders {}", orders.len()));
+    let mut text = files::checked(&format!("{TITLE} change {change} orders {}", orders.len()));
     for (queue, order) in orders {
         let QueueOrder { kind, by, at, when, reason } = &**order;
         let line = Line {
@@ -200,7 +189,7 @@ pub fn write(dir: &Path, change: u64, orders: &Orders) -> Result<(), String> {
             reason: reason.clone(),
         };
         // Texts and a number: this cannot fail, and control characters are escaped.
-        text.push_str(&with_sum(serde_json::to_string(&line).map_err(|error| error.to_string())?));
+        text.push_str(&files::checked(&serde_json::to_string(&line).map_err(|error| error.to_string())?));
     }
     let path = |name: &str| -> PathBuf { dir.join(name) };
     files::make_dir(dir).map_err(|error| format!("{} cannot be made: {error}", dir.display()))?;
@@ -327,7 +316,7 @@ mod tests {
     fn files_of_a_later_release_are_left_alone() {
         let dir = dir();
         let title = "callboard queue orders, version 2 of all";
-        fs::write(dir.path().join(FILE), format!("{title} {}\n", sum(title))).unwrap();
+        fs::write(dir.path().join(FILE), files::checked(title)).unwrap();
         let loaded = load(dir.path());
         assert!(loaded.broken.unwrap().contains("later release"));
     }

@@ -11,6 +11,8 @@
 //! A line is on disk here before it is written to the log, and its `?` becomes `+` when it is on disk there. So whatever
 //! follows from a crash ends in lines with `?`, and a log that lacks a line with `+`, or one that was counted ([`super::count`]), has lost it.
 
+use crate::store::files;
+
 /// Name of the file in its directory.
 pub const FILE: &str = "resource.eventlog.copy";
 /// The newest format that is read, and the one that is written.
@@ -24,12 +26,7 @@ const TITLE: &str = "callboard copy of resource.eventlog, version ";
 
 /// The first line, with its newline.
 pub fn title() -> String {
-    let text = format!("{TITLE}{VERSION}");
-    format!("{text} {}\n", title_sum(&text))
-}
-
-fn title_sum(text: &str) -> String {
-    format!("{:08x}", crc32fast::hash(text.as_bytes()))
+    files::checked(&format!("{TITLE}{VERSION}"))
 }
 
 /// What the first line says.
@@ -45,10 +42,7 @@ pub enum Title {
 
 /// Reads the first line, its newline left out. A later format keeps its form.
 pub fn read_title(line: &[u8]) -> Title {
-    let version = || {
-        let (text, sum) = str::from_utf8(line).ok()?.rsplit_once(' ')?;
-        (title_sum(text) == sum).then_some(text)?.strip_prefix(TITLE)?.parse().ok()
-    };
+    let version = || files::text_of(str::from_utf8(line).ok()?)?.strip_prefix(TITLE)?.parse().ok();
     match version() {
         Some(version) if version > VERSION => Title::Newer(version),
         Some(_) => Title::Known,
@@ -166,8 +160,7 @@ mod tests {
                 assert_eq!(read_title(&damaged), Title::Damaged, "byte {at}, bit {bit}");
             }
         }
-        let later = format!("{TITLE}2");
-        let later = format!("{later} {:08x}", crc32fast::hash(later.as_bytes()));
-        assert_eq!(read_title(later.as_bytes()), Title::Newer(2));
+        let later = files::checked(&format!("{TITLE}2"));
+        assert_eq!(read_title(later.trim_end().as_bytes()), Title::Newer(2));
     }
 }

@@ -225,8 +225,7 @@ impl SetFiles {
         let sum = crc32fast::hash(text.as_bytes());
         let before = self.sum.map_or("none".to_owned(), |sum| format!("{sum:08x}"));
         let title = format!("{TITLE}{VERSION}, sum {sum:08x}, before {before}, line {line}, after {after}");
-        let title_sum = crc32fast::hash(title.as_bytes());
-        files::replace(&dir.join(COPY), format!("{title} {title_sum:08x}\n{text}").as_bytes())?;
+        files::replace(&dir.join(COPY), (files::checked(&title) + text).as_bytes())?;
         files::replace(&dir.join(FILE), text.as_bytes())?;
         self.sum = Some(sum);
         Ok(())
@@ -247,9 +246,7 @@ fn read_copy(bytes: &[u8]) -> Result<CopyFile, Unopened> {
 /// Version, the fields behind it, and the text; where the checksum of the title is right.
 fn title(copy: &str) -> Option<(u32, &str, &str)> {
     let (line, text) = copy.split_once('\n')?;
-    let (title, sum) = line.rsplit_once(' ')?;
-    let right = format!("{:08x}", crc32fast::hash(title.as_bytes())) == sum;
-    let rest = title.strip_prefix(TITLE).filter(|_| right)?;
+    let rest = files::text_of(line)?.strip_prefix(TITLE)?;
     let (version, rest) = rest.split_once(',').unwrap_or((rest, ""));
     Some((version.parse().ok()?, rest, text))
 }

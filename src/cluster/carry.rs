@@ -34,7 +34,7 @@ use crate::{
     store::{
         files,
         log::{
-            self, Far as _, Place, Title, VERSION, Writer,
+            self, Far as _, Place, Title, Writer,
             flight::{Flight, check_domain},
             mark::Mark,
         },
@@ -89,7 +89,7 @@ impl Carrier {
     }
 
     fn title(&self, rm: &str) -> Title {
-        Title { version: VERSION, domain: DOMAIN_VERSION, server: self.title.clone(), rm: rm.to_owned() }
+        Title::new(&*self.title, rm)
     }
 
     fn way(&self) -> Way {
@@ -286,7 +286,7 @@ fn read_directory(dir: &Path, server: &str) -> Result<Whole, String> {
     }
     check_domain(&flight.title)?;
     let rm = flight.title.rm.clone();
-    let title = Title { server: server.to_owned(), domain: DOMAIN_VERSION, version: VERSION, rm: rm.clone() };
+    let title = Title::new(server, &rm);
     let (mut from, mut snapshot, mut follower) = (flight.first().0.saturating_sub(1), None, None);
     if let Some(read) = &flight.snapshot {
         from = Replay::of(read)?.from();

@@ -85,6 +85,13 @@ pub enum Change {
     Delete(String, String),
 }
 
+impl Change {
+    /// Deletes one key.
+    pub fn delete(key: &str) -> Change {
+        Change::Delete(key.to_owned(), format!("{key}\0"))
+    }
+}
+
 /// What came of a transaction.
 #[derive(Clone, Debug)]
 pub struct Done {

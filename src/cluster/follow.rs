@@ -176,12 +176,17 @@ impl Following {
     }
 }
 
-async fn run(source: Source, mut words: UnboundedReceiver<Word>, seen: Arc<Seen>) {
-    // Tests cannot write as much as takes a while to be read.
-    let slow = cfg!(debug_assertions).then(|| std::env::var("CALLBOARD_TEST_READ_MILLIS").ok()).flatten();
-    if let Some(millis) = slow.and_then(|millis| millis.parse().ok()) {
+/// A pause for tests, as long as this variable says.
+pub(super) async fn test_pause(variable: &str) {
+    let millis = cfg!(debug_assertions).then(|| std::env::var(variable).ok()).flatten();
+    if let Some(millis) = millis.and_then(|millis| millis.parse().ok()) {
         sleep(Duration::from_millis(millis)).await;
     }
+}
+
+async fn run(source: Source, mut words: UnboundedReceiver<Word>, seen: Arc<Seen>) {
+    // Tests cannot write as much as takes a while to be read.
+    test_pause("CALLBOARD_TEST_READ_MILLIS").await;
     let mut followed = loop {
         match load(&source).await {
             Ok(Ok(followed)) => break Box::new(followed),

@@ -397,10 +397,8 @@ impl Group {
         let mut inner = self.inner.lock().await;
         self.be_sure(&mut inner).await?;
         let (logs, snaps) = (self.keys.logs(&self.name), self.keys.snaps(&self.name));
-        let key = self.keys.head(&self.name);
-        let behind = format!("{key}\0");
-        let changes =
-            vec![Change::Delete(logs.0, logs.1), Change::Delete(snaps.0, snaps.1), Change::Delete(key, behind)];
+        let head = Change::delete(&self.keys.head(&self.name));
+        let changes = vec![Change::Delete(logs.0, logs.1), Change::Delete(snaps.0, snaps.1), head];
         self.txn(&mut inner, changes).await?;
         // Nobody else leads it: the watch tells that it is gone.
         self.depose();

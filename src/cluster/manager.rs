@@ -24,7 +24,7 @@ use self::{
 use super::{
     Options, Shown,
     etcd::{Etcd, Found, PATIENCE, State, Trouble, Watch},
-    follow::{Fault, Followed, Following, Looker},
+    follow::{self, Fault, Followed, Following, Looker},
     group::{Group, Setup},
     keys::{Head, Keys, Server},
     presence::{self, Held},
@@ -401,7 +401,7 @@ impl Manager {
             let Some(changes) = &mut watch else {
                 let (etcd, prefix, from) = (self.etcd.clone(), self.keys.prefix().to_owned(), self.seen + 1);
                 let opening = async move {
-                    late_watch().await;
+                    follow::test_pause("CALLBOARD_TEST_WATCH_MILLIS").await;
                     timeout(PATIENCE, etcd.watch(&prefix, from)).await
                 };
                 match self.hearing(opening).await {
@@ -519,14 +519,6 @@ impl Manager {
             Word::Leave(reply) => self.leaving = Some((Instant::now(), reply)),
         }
         self.leave()
-    }
-}
-
-/// Tests want a server that hears of changes later than others do.
-async fn late_watch() {
-    let late = cfg!(debug_assertions).then(|| std::env::var("CALLBOARD_TEST_WATCH_MILLIS").ok()).flatten();
-    if let Some(millis) = late.and_then(|millis| millis.parse().ok()) {
-        sleep(Duration::from_millis(millis)).await;
     }
 }
 

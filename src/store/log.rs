@@ -60,6 +60,14 @@ pub struct Title {
     pub rm: String,
 }
 
+impl Title {
+    /// That of the files that this release writes.
+    pub fn new(server: impl Into<String>, rm: &str) -> Title {
+        let domain = crate::domain::DOMAIN_VERSION;
+        Title { version: VERSION, domain, server: server.into(), rm: rm.to_owned() }
+    }
+}
+
 /// A record as it was read.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {

@@ -27,7 +27,7 @@ use super::{
     record::{self, HandedTo, KeysTaken, Numbers, Registered, Taken, kind},
 };
 use crate::{
-    domain::{DOMAIN_VERSION, types::Nanos},
+    domain::types::Nanos,
     messages::{
         budget::Permit,
         event::{Publisher, Stands},
@@ -36,7 +36,7 @@ use crate::{
         rm::{CarriedOut, Deliver, Kind, Outgoing, Predicates},
     },
     metrics::LogMetrics,
-    store::log::{self, Home, Title, VERSION, WriteError, Writer},
+    store::log::{self, Home, Title, WriteError, Writer},
 };
 
 /// With interval: how long after a record it is flushed.
@@ -70,7 +70,7 @@ pub struct Logs {
 impl Logs {
     /// The title of the files of a resource manager.
     pub fn title(&self, rm: &str) -> Title {
-        Title { version: VERSION, domain: DOMAIN_VERSION, server: self.server.clone(), rm: rm.to_owned() }
+        Title::new(&*self.server, rm)
     }
 
     /// Its directory.

@@ -65,7 +65,7 @@ impl Put {
         if done.is_err() {
             // What is left without a head is of use to nobody, and in nobody's way.
             let mut changes = self.none();
-            changes.push(Change::Delete(self.claim.key.clone(), format!("{}\0", self.claim.key)));
+            changes.push(Change::delete(&self.claim.key));
             let _ = self.etcd.txn(&self.holds(), changes).await;
         }
         self.claim.end().await;
@@ -121,10 +121,7 @@ impl Put {
     async fn seen(&self, head: &Head) -> Result<(), String> {
         let key = &self.claim.key;
         // Without the claim nothing of this comes through late.
-        let changes = vec![
-            Change::Put(self.head.clone(), head.json().into(), 0),
-            Change::Delete(key.clone(), format!("{key}\0")),
-        ];
+        let changes = vec![Change::Put(self.head.clone(), head.json().into(), 0), Change::delete(key)];
         let unknown =
             |why| format!("{why}; whether it is in etcd is not known: look there before any server goes on with it");
         let found = match self.tried(changes).await.map_err(|why| unknown(why.to_string()))? {

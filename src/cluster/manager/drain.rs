@@ -80,7 +80,7 @@ impl Manager {
         let change = match drain {
             // A structure of texts has a JSON text.
             Some(drain) => Change::Put(key, serde_json::to_vec(&drain).unwrap_or_default().into(), 0),
-            None => Change::Delete(key.clone(), format!("{key}\0")),
+            None => Change::delete(&key),
         };
         tokio::spawn(async move {
             let done = etcd.txn(&[], vec![change]).await;

@@ -16,9 +16,8 @@ use crate::{
         follow::{Following, Source},
         keys::{Head, Key, Server},
     },
-    domain::DOMAIN_VERSION,
     messages::leaders::Leader,
-    store::log::{Title, VERSION},
+    store::log::Title,
 };
 
 impl Manager {
@@ -153,12 +152,7 @@ impl Manager {
 
     /// What the files of a snapshot say of themselves.
     fn title(&self, rm: &str) -> Title {
-        Title {
-            version: VERSION,
-            domain: DOMAIN_VERSION,
-            server: title_server(&self.options.prefix),
-            rm: rm.to_owned(),
-        }
+        Title::new(title_server(&self.options.prefix), rm)
     }
 
     /// It was led by this server, and is not any more.

@@ -150,7 +150,7 @@ impl Waits {
 
     fn withdraw_from_absent(&mut self, msg: &Withdraw) {
         let Some(waiters) = self.absent.get_mut(&msg.target) else { return };
-        waiters.withdraw(msg.id, "absent", |_| Verdict::NotYet(format!("there is no {}", msg.target)));
+        waiters.withdraw(msg.id, ABSENT, |_| Verdict::NotYet(format!("there is no {}", msg.target)));
         if waiters.is_empty() {
             self.absent.remove(&msg.target);
         }

@@ -208,10 +208,12 @@ pub fn write_steps(steps: &Steps<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(steps.steps);
 }
 
-fn bytes<'a>(input: &mut Input<'a>, length: usize) -> Result<&'a [u8], Malformed> {
-    let (bytes, rest) = input.rest.split_at_checked(length).ok_or(Malformed("it ends too early"))?;
+/// Reads bytes that have their number before them.
+pub(super) fn piece<'a>(input: &mut Input<'a>) -> Result<&'a [u8], Malformed> {
+    let length = input.count()?;
+    let (piece, rest) = input.rest.split_at_checked(length).ok_or(Malformed("it ends too early"))?;
     input.rest = rest;
-    Ok(bytes)
+    Ok(piece)
 }
 
 /// Reads what [`steps`] wrote.
@@ -225,8 +227,8 @@ pub fn read_steps(payload: &[u8]) -> Result<Steps<'_>, String> {
             return Err(Malformed("it was written by a later release"));
         }
         let asks = u8::try_from(input.unsigned()?).ok().and_then(asks_of).ok_or(Malformed("an unknown way to ask"))?;
-        let mut digest = [0; 8];
-        digest.copy_from_slice(bytes(&mut input, 8)?);
+        let (digest, rest) = input.rest.split_first_chunk().ok_or(Malformed("it ends too early"))?;
+        input.rest = rest;
         let handed = if flags & HANDED != 0 { Some(read_handed_from(&mut input)?) } else { None };
         let mut requests = Requests::new();
         if flags & REQUESTS != 0 {
@@ -243,13 +245,8 @@ pub fn read_steps(payload: &[u8]) -> Result<Steps<'_>, String> {
                 keyed.push((key, digest, u32::try_from(input.unsigned()?).unwrap_or(u32::MAX)));
             }
         }
-        let beginning = if flags & BEGINNING != 0 {
-            let length = input.count()?;
-            Some(bytes(&mut input, length)?)
-        } else {
-            None
-        };
-        let (last, digest) = (flags & LAST != 0, u64::from_le_bytes(digest));
+        let beginning = if flags & BEGINNING != 0 { Some(piece(&mut input)?) } else { None };
+        let (last, digest) = (flags & LAST != 0, u64::from_le_bytes(*digest));
         Ok(Steps { instance, number, last, asks, digest, handed, requests, keyed, beginning, steps: input.rest })
     };
     read().map_err(|error| error.0.to_owned())
@@ -671,8 +668,8 @@ impl SavedPartition {
     /// Reads what [`SavedPartition::with`] wrote.
     pub fn read(payload: &[u8]) -> Result<(SavedPartition, &[u8]), String> {
         let mut input = Input { rest: payload };
-        let read = input.count().and_then(|length| bytes(&mut input, length));
-        Ok((read_json(read.map_err(|error| error.0.to_owned())?)?, input.rest))
+        let json = piece(&mut input).map_err(|error| error.0.to_owned())?;
+        Ok((read_json(json)?, input.rest))
     }
 }
 

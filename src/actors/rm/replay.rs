@@ -200,7 +200,7 @@ fn examine(logs: &Logs, dir: &Path, before: Before, progress: &Progress) -> Resu
         repeatable: replay.repeatable(),
         damaged: false,
     };
-    let damaged = |why: &str| Found { damaged: true, ..Found::lost(found.rm.clone(), why) }.of(epoch, at);
+    let damaged = |why: &str| Found { epoch, at, ..Found::lost(found.rm.clone(), why) };
     if segments.is_empty() {
         let why = format!("log {}: there are snapshots, and the records behind them are missing", dir.display());
         return Ok(Some(damaged(&why)));
@@ -231,15 +231,10 @@ fn examine(logs: &Logs, dir: &Path, before: Before, progress: &Progress) -> Resu
     if may_lack && !crate::domain::planted!("crash-unnoticed") {
         return Ok(Some(damaged("the machine stopped, and the end of it may be missing")));
     }
-    let state = match (replay.session, replay.ended) {
-        (Some(session), _) => State::Session(session),
-        (None, Some(Ended { why, lost: false, .. })) => State::Ended(why),
-        // It was told before: there is nothing to put aside again.
-        (None, Some(Ended { why, lost: true, .. })) => State::Lost(why),
-        (None, None) if read.last == 0 => State::Nothing,
-        (None, None) => return Ok(Some(damaged("its beginning is missing"))),
-    };
-    Ok(Some(Found { state, ..found }))
+    match replay.state() {
+        State::Nothing if read.last > 0 => Ok(Some(damaged("its beginning is missing"))),
+        state => Ok(Some(Found { state, ..found })),
+    }
 }
 
 /// It is the torn end that a process leaves, or a machine.
@@ -291,10 +286,6 @@ impl Found {
         }
     }
 
-    fn of(self, epoch: u64, at: Nanos) -> Found {
-        Found { epoch, at, ..self }
-    }
-
     /// What operators told its partitions, by their internal names.
     ///
     /// # Errors
@@ -324,15 +315,9 @@ impl Found {
         bytes: u64,
     ) -> Found {
         let (epoch, at, events) = (replay.epoch(), at.max(replay.at), replay.events);
-        let (repeatable, standing) = (replay.repeatable(), replay.standing);
+        let (repeatable, standing) = (replay.repeatable(), replay.standing.clone());
         let snapshot = snapshot.map(|place| (place.index, place.from));
-        let state = match (replay.session, replay.ended) {
-            (Some(session), _) => State::Session(session),
-            (None, Some(Ended { why, lost: false, .. })) => State::Ended(why),
-            (None, Some(Ended { why, lost: true, .. })) => State::Lost(why),
-            (None, None) => State::Nothing,
-        };
-        let (rm, took) = (rm.to_owned(), Duration::ZERO);
+        let (rm, state, took) = (rm.to_owned(), replay.state(), Duration::ZERO);
         Found { rm, last, at, epoch, state, standing, snapshot, bytes, took, events, repeatable, damaged: false }
     }
 }
@@ -451,6 +436,16 @@ impl Replay {
     fn repeatable(&self) -> Vec<Repeatable> {
         let ended = self.ended.as_ref().map(|ended| &ended.repeatable);
         self.session.as_ref().map(|session| &session.registered.repeatable).or(ended).cloned().unwrap_or_default()
+    }
+
+    fn state(self) -> State {
+        match (self.session, self.ended) {
+            (Some(session), _) => State::Session(session),
+            (None, Some(Ended { why, lost: false, .. })) => State::Ended(why),
+            // Its shim was told before: nothing is put aside again.
+            (None, Some(Ended { why, lost: true, .. })) => State::Lost(why),
+            (None, None) => State::Nothing,
+        }
     }
 
     /// Applies a record.

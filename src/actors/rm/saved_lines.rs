@@ -4,7 +4,10 @@
 
 use std::sync::Arc;
 
-use super::{lines, record};
+use super::{
+    lines,
+    record::{self, piece},
+};
 use crate::{
     domain::{
         effect::{Callback, Effect},
@@ -79,13 +82,6 @@ pub fn read(payload: &[u8], types: &Types) -> Result<Vec<Line>, String> {
         lines.push(Line { seq, partition: partition.into(), payload });
     }
     if input.rest.is_empty() { Ok(lines) } else { Err("something follows the lines".to_owned()) }
-}
-
-fn piece<'a>(input: &mut Input<'a>) -> Result<&'a [u8], Malformed> {
-    let length = input.count()?;
-    let (piece, rest) = input.rest.split_at_checked(length).ok_or(Malformed("it ends too early"))?;
-    input.rest = rest;
-    Ok(piece)
 }
 
 /// The entries of a line, as they became one.

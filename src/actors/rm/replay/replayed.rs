@@ -63,6 +63,8 @@ impl Open {
 
 impl Replayed {
     pub(super) fn begin(registered: Registered) -> Replayed {
+        // Its extra configuration was checked when it came.
+        let settings = RmSettings::of(&registered).ok();
         Replayed {
             registered,
             manner: Manner::default(),
@@ -74,15 +76,8 @@ impl Replayed {
             types: Arc::default(),
             numbers: Numbers::default(),
             keys: KeysTaken::default(),
-            settings: None,
+            settings,
         }
-        .with_settings()
-    }
-
-    /// Goes by the extra configuration, which was checked when it came.
-    fn with_settings(mut self) -> Replayed {
-        self.settings = RmSettings::of(&self.registered).ok();
-        self
     }
 
     pub(super) fn of(saved: SavedSession) -> Replayed {

@@ -29,7 +29,7 @@ use tokio::{
 pub use self::keys::{Server, check_prefix};
 pub use self::manager::title_server;
 use self::{
-    manager::{Manager, Word},
+    manager::{Manager, ToManager},
     standby::Standby,
 };
 use crate::{
@@ -58,7 +58,7 @@ pub struct Options {
 
 /// See the module. It lives on a thread of its own.
 pub struct Cluster {
-    words: UnboundedSender<Word>,
+    messages: UnboundedSender<ToManager>,
     shown: Arc<Shown>,
     standby: Arc<Standby>,
 }
@@ -110,7 +110,7 @@ impl Cluster {
                 match Manager::new(options, of_manager, showing) {
                     Err(why) => drop(begin.send(Err(why))),
                     Ok(manager) => {
-                        let _ = begin.send(Ok(manager.words()));
+                        let _ = begin.send(Ok(manager.sender()));
                         manager.run(tell).await;
                     }
                 }
@@ -118,15 +118,15 @@ impl Cluster {
         };
         let thread = thread::Builder::new().name("cluster".to_owned()).spawn(work);
         thread.map_err(|error| format!("no thread for the cluster: {error}"))?;
-        let words = begun.recv().map_err(|_| "its thread ended".to_owned())??;
-        let standby = Arc::new(Standby::new(words.clone(), topology));
-        Ok((Arc::new(Cluster { words, shown, standby }), opened))
+        let messages = begun.recv().map_err(|_| "its thread ended".to_owned())??;
+        let standby = Arc::new(Standby::new(messages.clone(), topology));
+        Ok((Arc::new(Cluster { messages, shown, standby }), opened))
     }
 
     /// The server ends: others lead what it leads. Done when they do, or cannot.
     pub async fn leave(&self) {
         let (tell, told) = oneshot::channel();
-        if self.words.send(Word::Leave(tell)).is_ok() {
+        if self.messages.send(ToManager::Leave(tell)).is_ok() {
             let _ = told.await;
         }
     }
@@ -136,12 +136,12 @@ impl Cluster {
     /// Asks the manager.
     fn ask<A: Send + 'static, T: Send + 'static>(
         &self,
-        word: impl FnOnce(oneshot::Sender<A>) -> Word,
+        message: impl FnOnce(oneshot::Sender<A>) -> ToManager,
         read: impl FnOnce(A) -> Result<T, Refusal> + Send + 'static,
     ) -> Done<T> {
         let (tell, told) = oneshot::channel();
         // Where it is gone, so is the other end.
-        let _ = self.words.send(word(tell));
+        let _ = self.messages.send(message(tell));
         Box::pin(async move {
             let gone = |_| Refusal::new(RefusalKind::Closing, "the server is shutting down");
             read(told.await.map_err(gone)?)
@@ -152,24 +152,24 @@ impl Cluster {
 impl Leaders for Cluster {
     fn lead(&self, rm: &str) -> Done<()> {
         let rm = rm.to_owned();
-        self.ask(|tell| Word::Lead(rm, tell), |done| done)
+        self.ask(|tell| ToManager::Lead(rm, tell), |done| done)
     }
 
     fn status(&self) -> Done<ClusterStatus> {
-        self.ask(Word::Status, Ok)
+        self.ask(ToManager::Status, Ok)
     }
 
     fn drain(&self, server: &str, drain: Option<Drain>) -> Done<()> {
         let server = server.to_owned();
-        self.ask(|tell| Word::Drain(server, drain, tell), |done| done)
+        self.ask(|tell| ToManager::Drain(server, drain, tell), |done| done)
     }
 
     fn config(&self) -> Done<SharedConfig> {
-        self.ask(Word::Config, Ok)
+        self.ask(ToManager::Config, Ok)
     }
 
     fn configure(&self, config: SharedConfig) -> Done<()> {
-        self.ask(|tell| Word::Configure(Box::new(config), tell), |done| done)
+        self.ask(|tell| ToManager::Configure(Box::new(config), tell), |done| done)
     }
 
     fn freshen(&self) -> BoxFuture<'static, Vec<Fresh>> {
@@ -178,11 +178,11 @@ impl Leaders for Cluster {
 
     fn hand_over(&self, rm: &str, server: &str) -> Done<()> {
         let (rm, server) = (rm.to_owned(), server.to_owned());
-        self.ask(|tell| Word::Hand(rm, server, tell), |done| done)
+        self.ask(|tell| ToManager::Hand(rm, server, tell), |done| done)
     }
 
     fn hear_of_all(&self) -> Done<()> {
-        self.ask(Word::Heard, |done| done)
+        self.ask(ToManager::Heard, |done| done)
     }
 
     fn trouble(&self) -> Option<Arc<str>> {

@@ -52,7 +52,7 @@ use crate::{
     domain::conf::PartitionConf,
     messages::{
         application::ResendUnconfirmed,
-        event::{ApplyEventSettings, Intake, ShimSubscribe, ShimUnsubscribe, Word},
+        event::{ApplyEventSettings, Intake, ShimSubscribe, ShimUnsubscribe, ToEvents},
         journal::ConfigureJournal,
         leaders::Leaders,
         limits::Limits,
@@ -194,7 +194,7 @@ impl Topology {
         let intake = Intake::new(events.clone().recipient());
         let listening = intake.clone();
         process.listen(move |extra| {
-            listening.put(Word::Settings(ApplyEventSettings(Settings::read(extra).event)));
+            listening.put(ToEvents::Settings(ApplyEventSettings(Settings::read(extra).event)));
         });
         let limits = Arc::<Limits>::default();
         let bounded = limits.clone();
@@ -397,11 +397,11 @@ impl Topology {
     }
 
     pub(super) fn subscribe_events(&self, rm: &Arc<str>, epoch: u64, recipient: Recipient<DeliverEvents>) {
-        self.intake.put(Word::Subscribe(ShimSubscribe { rm: rm.clone(), epoch, recipient }));
+        self.intake.put(ToEvents::Subscribe(ShimSubscribe { rm: rm.clone(), epoch, recipient }));
     }
 
     pub(super) fn unsubscribe_events(&self, rm: &Arc<str>, epoch: u64) {
-        self.intake.put(Word::Unsubscribe(ShimUnsubscribe { rm: rm.clone(), epoch }));
+        self.intake.put(ToEvents::Unsubscribe(ShimUnsubscribe { rm: rm.clone(), epoch }));
     }
 
     /// Takes over what of the extra configuration of a resource manager concerns the whole process, in the place of what it sent before.

@@ -83,7 +83,7 @@ impl Seen {
 /// Somebody follows. Once this is dropped, nothing more is read or applied.
 #[derive(Debug)]
 pub struct Following {
-    words: UnboundedSender<Word>,
+    messages: UnboundedSender<ToFollower>,
     /// How far.
     pub seen: Arc<Seen>,
     task: AbortHandle,
@@ -103,7 +103,7 @@ pub struct Followed {
     pub chunks: VecDeque<Chunk>,
 }
 
-enum Word {
+enum ToFollower {
     /// These values count, and none before the first that the head tells of; and where its newest snapshot stands.
     Add(Vec<(u64, Bytes)>, u64, Option<Place>),
     /// This server leads from now on.
@@ -115,7 +115,7 @@ enum Word {
 /// The way to what somebody follows, for readers.
 #[derive(Clone, Debug)]
 pub struct Looker {
-    words: UnboundedSender<Word>,
+    messages: UnboundedSender<ToFollower>,
     /// How far.
     pub seen: Arc<Seen>,
 }
@@ -124,7 +124,7 @@ impl Looker {
     /// What it has led to; the inner `None`: no session runs. `None` where it is not followed any more.
     pub async fn view(&self) -> Option<Option<Box<View>>> {
         let (tell, told) = oneshot::channel();
-        self.words.send(Word::View(tell)).ok()?;
+        self.messages.send(ToFollower::View(tell)).ok()?;
         told.await.ok()
     }
 }
@@ -148,21 +148,21 @@ pub struct Source {
 impl Following {
     /// Begins with the log as it was at a revision of etcd; what is added later is to be told, in order.
     pub fn start(source: Source) -> Following {
-        let (words, told) = unbounded_channel();
+        let (messages, told) = unbounded_channel();
         let seen = Arc::<Seen>::default();
         let task = tokio::spawn(run(source, told, seen.clone())).abort_handle();
-        Following { words, seen, task }
+        Following { messages, seen, task }
     }
 
     /// The head is this one now, and these values of the log count.
     pub fn add(&self, values: Vec<(u64, Bytes)>, head: &Head) {
         // Whoever is gone has said why.
-        let _ = self.words.send(Word::Add(values, head.first, head.snapshots.last().map(|snap| snap.place)));
+        let _ = self.messages.send(ToFollower::Add(values, head.first, head.snapshots.last().map(|snap| snap.place)));
     }
 
     /// For readers.
     pub fn looker(&self) -> Looker {
-        Looker { words: self.words.clone(), seen: self.seen.clone() }
+        Looker { messages: self.messages.clone(), seen: self.seen.clone() }
     }
 
     /// All that was told is applied, and handed out.
@@ -171,7 +171,7 @@ impl Following {
     /// Why it cannot be gone on with.
     pub async fn finish(self) -> Result<Box<Followed>, Fault> {
         let (tell, told) = oneshot::channel();
-        let _ = self.words.send(Word::Finish(tell));
+        let _ = self.messages.send(ToFollower::Finish(tell));
         told.await.map_err(|_| self.seen.fault().unwrap_or(Fault::Again))
     }
 }
@@ -184,7 +184,7 @@ pub(super) async fn test_pause(variable: &str) {
     }
 }
 
-async fn run(source: Source, mut words: UnboundedReceiver<Word>, seen: Arc<Seen>) {
+async fn run(source: Source, mut messages: UnboundedReceiver<ToFollower>, seen: Arc<Seen>) {
     // Tests cannot write as much as takes a while to be read.
     test_pause("CALLBOARD_TEST_READ_MILLIS").await;
     let mut followed = loop {
@@ -194,23 +194,23 @@ async fn run(source: Source, mut words: UnboundedReceiver<Word>, seen: Arc<Seen>
             Err(Trouble::Compacted) => return seen.fail(Fault::Again),
             Err(trouble) => tracing::debug!(rm = source.head.rm, %trouble, "the log is not read yet"),
         }
-        if words.is_closed() {
+        if messages.is_closed() {
             return;
         }
         sleep(AGAIN).await;
     };
     seen.last.store(followed.follower.last(), SeqCst);
     seen.loaded.store(true, SeqCst);
-    while let Some(word) = words.recv().await {
-        match word {
-            Word::Finish(tell) => {
+    while let Some(message) = messages.recv().await {
+        match message {
+            ToFollower::Finish(tell) => {
                 let _ = tell.send(followed);
                 return;
             }
-            Word::View(tell) => {
+            ToFollower::View(tell) => {
                 let _ = tell.send(followed.follower.view());
             }
-            Word::Add(values, first, snapshot) => {
+            ToFollower::Add(values, first, snapshot) => {
                 let beyond = |last| snapshot.is_some_and(|place| place.from > last);
                 let follower = &followed.follower;
                 if !follower.has_session() && snapshot.is_some_and(|place| place.from >= follower.last()) {

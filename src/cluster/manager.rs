@@ -64,7 +64,7 @@ const LETTING_GO: Duration = Duration::from_secs(2);
 const DRAINED: Duration = Duration::from_secs(3);
 /// A server that ends waits so long for another one that follows what it leads.
 const FOLLOWED: Duration = Duration::from_secs(10);
-/// Word that this server is gone takes no longer, or its lease ends by itself.
+/// The news that this server is gone takes no longer, or its lease ends by itself.
 const GOING: Duration = Duration::from_millis(500);
 /// Between two looks at how etcd is, while it takes changes and while it does not.
 const DATABASE: Duration = Duration::from_secs(10);
@@ -73,7 +73,7 @@ const REFUSES: Duration = Duration::from_secs(1);
 const COMPACT: Duration = Duration::from_secs(60);
 
 /// What the manager is told.
-pub enum Word {
+pub enum ToManager {
     /// This server is to lead a resource manager, which registers here.
     Lead(String, oneshot::Sender<Result<(), Refusal>>),
     /// The server ends.
@@ -122,7 +122,7 @@ pub struct Viewed {
     pub current: Instant,
 }
 
-/// See [`Word::Took`].
+/// See [`ToManager::Took`].
 pub enum Took {
     /// This server leads.
     Leads(Head, i64, Result<Box<Followed>, Fault>),
@@ -201,8 +201,8 @@ pub struct Manager {
     topology: Arc<Topology>,
     runtime: Handle,
     shown: Arc<Shown>,
-    words: UnboundedReceiver<Word>,
-    tell: UnboundedSender<Word>,
+    messages: UnboundedReceiver<ToManager>,
+    tell: UnboundedSender<ToManager>,
     servers: BTreeMap<String, Server>,
     known: BTreeMap<String, Known>,
     /// Resource managers that nobody knew and this server is taking, by their names in keys: who waits for that.
@@ -254,14 +254,14 @@ impl Manager {
     pub fn new(options: Options, topology: Arc<Topology>, shown: Arc<Shown>) -> Result<Manager, String> {
         let etcd = Etcd::new(options.access.clone())?;
         let keys = Keys::new(&options.prefix);
-        let (tell, words) = unbounded_channel();
+        let (tell, messages) = unbounded_channel();
         let (deposed, mut names) = unbounded_channel();
         let (apply, to_apply) = unbounded_channel();
         tokio::spawn(config::carry_out(topology.clone(), to_apply));
         let of_names = tell.clone();
         tokio::spawn(async move {
             while let Some(name) = names.recv().await {
-                let _ = of_names.send(Word::Deposed(name));
+                let _ = of_names.send(ToManager::Deposed(name));
             }
         });
         Ok(Manager {
@@ -271,7 +271,7 @@ impl Manager {
             topology,
             runtime: Handle::current(),
             shown,
-            words,
+            messages,
             tell,
             servers: BTreeMap::new(),
             known: BTreeMap::new(),
@@ -300,7 +300,7 @@ impl Manager {
     }
 
     /// The way to tell it something.
-    pub fn words(&self) -> UnboundedSender<Word> {
+    pub fn sender(&self) -> UnboundedSender<ToManager> {
         self.tell.clone()
     }
 
@@ -426,8 +426,8 @@ impl Manager {
             };
             tokio::select! {
                 biased;
-                word = self.words.recv() => {
-                    if let Some(left) = self.on_message(word?) {
+                message = self.messages.recv() => {
+                    if let Some(left) = self.on_message(message?) {
                         return Some(left);
                     }
                 }
@@ -473,8 +473,8 @@ impl Manager {
         loop {
             tokio::select! {
                 done = &mut work => return Ok(done),
-                Some(word) = self.words.recv() => {
-                    if let Some(left) = self.on_message(word) {
+                Some(message) = self.messages.recv() => {
+                    if let Some(left) = self.on_message(message) {
                         return Err(left);
                     }
                 }
@@ -483,18 +483,18 @@ impl Manager {
     }
 
     /// Gives whom to tell that this server has left.
-    fn on_message(&mut self, word: Word) -> Option<oneshot::Sender<()>> {
-        match word {
-            Word::Lead(rm, reply) => self.wanted(rm, reply),
-            Word::Took(name, took) => self.took(&name, *took),
-            Word::Began(rm, taken) => self.began(&rm, taken),
-            Word::Status(reply) => {
+    fn on_message(&mut self, message: ToManager) -> Option<oneshot::Sender<()>> {
+        match message {
+            ToManager::Lead(rm, reply) => self.wanted(rm, reply),
+            ToManager::Took(name, took) => self.took(&name, *took),
+            ToManager::Began(rm, taken) => self.began(&rm, taken),
+            ToManager::Status(reply) => {
                 let _ = reply.send(self.status());
             }
-            Word::Hand(rm, server, reply) => self.hand(&rm, &server, reply),
-            Word::Probed(id, refuses) => self.probed(id, refuses),
-            Word::Handed(name, kept) => self.handed(&name, kept),
-            Word::Deposed(name) => {
+            ToManager::Hand(rm, server, reply) => self.hand(&rm, &server, reply),
+            ToManager::Probed(id, refuses) => self.probed(id, refuses),
+            ToManager::Handed(name, kept) => self.handed(&name, kept),
+            ToManager::Deposed(name) => {
                 if let Some(Known { role: Role::Leads(group), .. }) = self.known.get(&name) {
                     if group.is_gone() {
                         self.removed(&name);
@@ -504,19 +504,19 @@ impl Manager {
                     }
                 }
             }
-            Word::Drain(server, drain, reply) => self.drain(&server, drain, reply),
-            Word::Config(reply) => {
+            ToManager::Drain(server, drain, reply) => self.drain(&server, drain, reply),
+            ToManager::Config(reply) => {
                 let _ = reply.send(self.config.clone());
             }
-            Word::Configure(config, reply) => self.configure(&config, reply),
-            Word::Views(reply) => {
+            ToManager::Configure(config, reply) => self.configure(&config, reply),
+            ToManager::Views(reply) => {
                 let _ = reply.send(self.views());
             }
-            Word::Etcd(state) => self.etcd_is(state),
-            Word::Heard(reply) => self.hear_of_all(reply),
-            Word::AskForHeads => self.ask_for_heads(),
-            Word::Heads(found, waiting) => self.heads(found, waiting),
-            Word::Leave(reply) => self.leaving = Some((Instant::now(), reply)),
+            ToManager::Etcd(state) => self.etcd_is(state),
+            ToManager::Heard(reply) => self.hear_of_all(reply),
+            ToManager::AskForHeads => self.ask_for_heads(),
+            ToManager::Heads(found, waiting) => self.heads(found, waiting),
+            ToManager::Leave(reply) => self.leaving = Some((Instant::now(), reply)),
         }
         self.leave()
     }

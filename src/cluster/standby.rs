@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::manager::{Viewed, Word};
+use super::manager::{ToManager, Viewed};
 use crate::{
     actors::{rm::standby::Show, topology::Topology},
     messages::leaders::Fresh,
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// See the module.
 pub struct Standby {
-    words: UnboundedSender<Word>,
+    messages: UnboundedSender<ToManager>,
     topology: Arc<Topology>,
     state: Mutex<State>,
 }
@@ -43,8 +43,8 @@ struct Shown {
 
 impl Standby {
     /// Nothing is shown.
-    pub fn new(words: UnboundedSender<Word>, topology: Arc<Topology>) -> Standby {
-        Standby { words, topology, state: Mutex::default() }
+    pub fn new(messages: UnboundedSender<ToManager>, topology: Arc<Topology>) -> Standby {
+        Standby { messages, topology, state: Mutex::default() }
     }
 
     /// Brings it up to date, and tells how fresh it is.
@@ -60,7 +60,7 @@ impl Standby {
 
     async fn look(&self, state: &mut State) {
         let (tell, told) = oneshot::channel();
-        let _ = self.words.send(Word::Views(tell));
+        let _ = self.messages.send(ToManager::Views(tell));
         let asked = Instant::now();
         let Ok(views) = told.await else { return };
         state.shown.retain(|shown| views.iter().any(|view| view.rm == shown.rm));

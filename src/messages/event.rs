@@ -7,7 +7,7 @@ use actix::prelude::*;
 use super::rm::DeliverEvents;
 pub use super::{
     event_batch::{Batch, LineForm},
-    event_intake::{Intake, Publisher, Rouse, Stands, Word},
+    event_intake::{Intake, Publisher, Rouse, Stands, ToEvents},
     event_numbers::{FindNumber, Look, Numbered, Range as NumberRange},
     event_queue::{Ended, StreamQueue, StreamReader},
     event_status::{EventCounters, EventStatus, StoreStatus},

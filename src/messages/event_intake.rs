@@ -15,8 +15,8 @@ pub struct Intake {
     actor: Recipient<Rouse>,
 }
 
-/// What waits.
-pub enum Word {
+/// What the event system is told.
+pub enum ToEvents {
     /// Events of a partition.
     Publish(Publish),
     /// From here on a shim gets the events of its session.
@@ -47,7 +47,7 @@ pub struct Stands {
 
 #[derive(Default)]
 struct State {
-    waiting: Vec<Word>,
+    waiting: Vec<ToEvents>,
     /// The actor was roused and does not rest yet.
     awake: bool,
 }
@@ -107,15 +107,15 @@ impl Intake {
     /// The way in.
     pub fn publisher(self: &Arc<Intake>) -> Publisher {
         let (intake, stands) = (self.clone(), self.clone());
-        Publisher::new(move |events| intake.put(Word::Publish(events)))
-            .with(move |used| _ = stands.put(Word::Stands(used)))
+        Publisher::new(move |events| intake.put(ToEvents::Publish(events)))
+            .with(move |used| _ = stands.put(ToEvents::Stands(used)))
     }
 
     /// Adds something, behind all that was published before it and before all that is published after it. Gives how much
     /// waits.
-    pub fn put(self: &Arc<Intake>, word: Word) -> usize {
+    pub fn put(self: &Arc<Intake>, message: ToEvents) -> usize {
         let mut state = self.state();
-        state.waiting.push(word);
+        state.waiting.push(message);
         if !std::mem::replace(&mut state.awake, true) {
             // Under the lock: a reader who asks after anything published here asks after this message.
             self.actor.do_send(Rouse(self.clone()));
@@ -124,12 +124,12 @@ impl Intake {
     }
 
     /// What waits, in order.
-    pub fn take(&self) -> Vec<Word> {
+    pub fn take(&self) -> Vec<ToEvents> {
         std::mem::take(&mut self.state().waiting)
     }
 
     /// As [`Intake::take`]. Where nothing waits the actor may rest: it is roused for what comes next.
-    pub fn take_or_rest(&self) -> Vec<Word> {
+    pub fn take_or_rest(&self) -> Vec<ToEvents> {
         let mut state = self.state();
         state.awake = !state.waiting.is_empty();
         std::mem::take(&mut state.waiting)

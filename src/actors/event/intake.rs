@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix::prelude::*;
 
 use super::EventActor;
-use crate::messages::event::{Rouse, Word};
+use crate::messages::event::{Rouse, ToEvents};
 
 /// How long events of a busy partition wait at most.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -24,19 +24,19 @@ impl Handler<Rouse> for EventActor {
 impl EventActor {
     /// Takes in what was published by now.
     pub(super) fn take_in(&mut self, ctx: &mut Context<Self>) {
-        for word in self.intake.iter().flat_map(|intake| intake.take()).collect::<Vec<_>>() {
-            self.on_message(word, ctx);
+        for message in self.intake.iter().flat_map(|intake| intake.take()).collect::<Vec<_>>() {
+            self.on_message(message, ctx);
         }
     }
 
-    fn on_message(&mut self, word: Word, ctx: &mut Context<Self>) {
-        match word {
-            Word::Publish(events) => self.record(events, ctx),
-            Word::Subscribe(shim) => self.shims.subscribe(shim, self.settings.request_capacity),
-            Word::Unsubscribe(shim) => self.shims.unsubscribe(&shim),
-            Word::Settings(settings) => self.apply(settings.0),
-            Word::Used(rows) => self.used(rows),
-            Word::Stands(stands) => self.stands(stands),
+    fn on_message(&mut self, message: ToEvents, ctx: &mut Context<Self>) {
+        match message {
+            ToEvents::Publish(events) => self.record(events, ctx),
+            ToEvents::Subscribe(shim) => self.shims.subscribe(shim, self.settings.request_capacity),
+            ToEvents::Unsubscribe(shim) => self.shims.unsubscribe(&shim),
+            ToEvents::Settings(settings) => self.apply(settings.0),
+            ToEvents::Used(rows) => self.used(rows),
+            ToEvents::Stands(stands) => self.stands(stands),
         }
     }
 
@@ -45,8 +45,8 @@ impl EventActor {
         if waiting.is_empty() {
             return;
         }
-        for word in waiting {
-            self.on_message(word, ctx);
+        for message in waiting {
+            self.on_message(message, ctx);
         }
         ctx.run_later(PAUSE, EventActor::look);
     }

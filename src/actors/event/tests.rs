@@ -18,7 +18,7 @@ use crate::{
     messages::{
         event::{
             ApplyEventSettings, CheckStreams, EndStreams, Ended, GetEvents, GetStreams, Intake, OpenStream,
-            OpenedStream, Publish, Rouse, ShimSubscribe, ShimUnsubscribe, StreamReader, TooManyStreams, Word,
+            OpenedStream, Publish, Rouse, ShimSubscribe, ShimUnsubscribe, StreamReader, ToEvents, TooManyStreams,
         },
         rm::DeliverEvents,
     },
@@ -207,7 +207,7 @@ async fn shims_get_their_events_every_two_seconds_up_to_the_capacity() {
     let delivered = Delivered::default();
     let recipient = Shim(delivered.clone()).start().recipient();
     let intake = Intake::new(actor.clone().recipient());
-    intake.put(Word::Subscribe(ShimSubscribe { rm: "rm-1".into(), epoch: 1, recipient }));
+    intake.put(ToEvents::Subscribe(ShimSubscribe { rm: "rm-1".into(), epoch: 1, recipient }));
     actor.do_send(publish(0..5));
     actor.do_send(Publish { rm: "rm-2".into(), epoch: 1, events: events(5..6), traced: Vec::new(), first: None });
     actor.do_send(Publish { rm: "rm-1".into(), epoch: 2, events: events(6..7), traced: Vec::new(), first: None });
@@ -232,7 +232,7 @@ async fn shims_get_what_was_put_aside_for_them_before_the_server_ends() {
     let delivered = Delivered::default();
     let recipient = Shim(delivered.clone()).start().recipient();
     let intake = Intake::new(actor.clone().recipient());
-    intake.put(Word::Subscribe(ShimSubscribe { rm: "rm-1".into(), epoch: 1, recipient }));
+    intake.put(ToEvents::Subscribe(ShimSubscribe { rm: "rm-1".into(), epoch: 1, recipient }));
     actor.do_send(publish(0..2));
     actor.send(EndStreams).await.unwrap();
     actor.do_send(publish(2..3));
@@ -250,9 +250,9 @@ async fn a_new_session_gets_nothing_of_the_old_one() {
     let intake = Intake::new(actor.clone().recipient());
     let subscribe = |epoch| {
         let shim = ShimSubscribe { rm: "rm-1".into(), epoch, recipient: recipient.clone() };
-        intake.put(Word::Subscribe(shim));
+        intake.put(ToEvents::Subscribe(shim));
     };
-    let unsubscribe = |epoch| intake.put(Word::Unsubscribe(ShimUnsubscribe { rm: "rm-1".into(), epoch }));
+    let unsubscribe = |epoch| intake.put(ToEvents::Unsubscribe(ShimUnsubscribe { rm: "rm-1".into(), epoch }));
     subscribe(1);
     actor.do_send(publish(0..5));
     subscribe(2);
@@ -318,12 +318,12 @@ async fn settings_and_subscriptions_count_from_their_place_among_events_on() {
     let publisher = intake.publisher();
     let tracking = |tracking| {
         let settings = EventSettings { tracking, ..EventSettings::default() };
-        intake.put(Word::Settings(ApplyEventSettings(settings)));
+        intake.put(ToEvents::Settings(ApplyEventSettings(settings)));
     };
     publisher.publish(publish(0..1));
     // It is awake: what follows is there before it looks again.
     tokio::time::sleep(Duration::from_micros(100)).await;
-    intake.put(Word::Subscribe(ShimSubscribe { rm: "rm-1".into(), epoch: 1, recipient }));
+    intake.put(ToEvents::Subscribe(ShimSubscribe { rm: "rm-1".into(), epoch: 1, recipient }));
     publisher.publish(publish(1..2));
     tracking(false);
     publisher.publish(publish(9..10));

@@ -14,7 +14,7 @@ use crate::{
         ugm::Who,
         usage::{By, Gap, History, Line, Question, UsageKey, UsagePiece},
     },
-    messages::event::{ApplyEventSettings, Intake, Publish, ReadUsage, Stands, StopEvents, Word},
+    messages::event::{ApplyEventSettings, Intake, Publish, ReadUsage, Stands, StopEvents, ToEvents},
 };
 
 const PARTITION: &str = "[rm-1]default";
@@ -283,14 +283,14 @@ async fn a_time_when_another_server_led_is_a_gap() {
             (told, gaps.len(), gaps.iter().map(|gap| gap.to.0 - gap.from.0).sum::<i64>())
         };
         // It leads first when the resource manager has been there for a while.
-        intake.put(Word::Used(lead(true)));
-        intake.put(Word::Used(vec![(alice.clone(), Resource::of(&[("memory", 5)]))]));
+        intake.put(ToEvents::Used(lead(true)));
+        intake.put(ToEvents::Used(vec![(alice.clone(), Resource::of(&[("memory", 5)]))]));
         let (told, count, length) = gaps(Some(Nanos(begun.0 - 1_000))).await;
         assert!(told["alice"] > 0 && count == 1 && length > 1_000);
         publish(&actor, vec![remove("alice", 5, now())]);
-        intake.put(Word::Used(lead(false)));
+        intake.put(ToEvents::Used(lead(false)));
         publish(&actor, noise(2, now()));
-        intake.put(Word::Used(lead(true)));
+        intake.put(ToEvents::Used(lead(true)));
         publish(&actor, noise(2, now()));
         assert_eq!(gaps(Some(Nanos(begun.0 - 1_000))).await.1, 2);
         flushed().await;
@@ -339,12 +339,12 @@ impl Heard {
             (key, Resource::of(&[("memory", *amount)]))
         };
         let used = used.iter().map(row).collect();
-        self.0.put(Word::Publish(Publish::numbered(&rm.into(), next, Vec::new())));
-        self.0.put(Word::Stands(Stands { rm: rm.into(), next, at, used }));
+        self.0.put(ToEvents::Publish(Publish::numbered(&rm.into(), next, Vec::new())));
+        self.0.put(ToEvents::Stands(Stands { rm: rm.into(), next, at, used }));
     }
 
     fn events(&self, first: u64, events: Vec<Event>) {
-        self.0.put(Word::Publish(Publish::numbered(&"rm-1".into(), first, events)));
+        self.0.put(ToEvents::Publish(Publish::numbered(&"rm-1".into(), first, events)));
     }
 }
 
@@ -406,7 +406,7 @@ async fn a_log_that_is_read_again_has_the_same_history() {
         flushed().await;
     }
     // The log is gone, and one of that name begins anew.
-    heard.0.put(Word::Publish(Publish::forgotten(&"rm-1".into())));
+    heard.0.put(ToEvents::Publish(Publish::forgotten(&"rm-1".into())));
     heard.stands("rm-1", 0, at(14), &[]);
     heard.events(0, vec![add("dora", 1, at(14))]);
     assert_eq!(told(&actor, Some(at(14)), at(15), true).await, (hours(&[("dora", 1)]), vec![]));

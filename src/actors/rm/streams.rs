@@ -92,8 +92,8 @@ impl Stream {
     }
 
     /// Tells it something. A stream that is gone says so itself, by `Detach`.
-    pub fn tell(&self, word: ToStream) {
-        let _ = self.to.send(word);
+    pub fn tell(&self, message: ToStream) {
+        let _ = self.to.send(message);
     }
 
     /// The next line to be sent.

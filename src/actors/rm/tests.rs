@@ -369,12 +369,12 @@ impl Env {
     }
 
     async fn open_as(&self, door: &'static str, want: Want) -> Result<Reader, Refusal> {
-        let (to, words) = unbounded_channel();
+        let (to, messages) = unbounded_channel();
         let rm = self.topology.find_or_create("rm-1")?;
         let progress = Arc::<Progress>::default();
         let attach = Attach { door, want, to, progress: progress.clone() };
         let attached = rm.addr.send(attach).await.expect("alive")?;
-        Ok(Reader { rm, _attached: attached, words, progress })
+        Ok(Reader { rm, _attached: attached, messages, progress })
     }
 
     async fn stream(&self, after: u64) -> Reader {
@@ -417,7 +417,7 @@ struct Reader {
     rm: Arc<RmHandle>,
     /// Open as long as it is.
     _attached: Attached,
-    words: UnboundedReceiver<ToStream>,
+    messages: UnboundedReceiver<ToStream>,
     progress: Arc<Progress>,
 }
 
@@ -429,8 +429,8 @@ impl Reader {
 
     fn lines(&mut self) -> Vec<Arc<Line>> {
         let mut lines = Vec::new();
-        while let Ok(word) = self.words.try_recv() {
-            match word {
+        while let Ok(message) = self.messages.try_recv() {
+            match message {
                 ToStream::Lines(more) => lines.extend(more),
                 other => panic!("{other:?}"),
             }
@@ -439,8 +439,8 @@ impl Reader {
     }
 
     fn closing(&mut self) -> Option<Closing> {
-        while let Ok(word) = self.words.try_recv() {
-            if let ToStream::Close(closing) = word {
+        while let Ok(message) = self.messages.try_recv() {
+            if let ToStream::Close(closing) = message {
                 return Some(closing);
             }
         }
@@ -456,7 +456,7 @@ impl Reader {
     async fn lose(self) {
         let rm = self.rm.clone();
         drop(self);
-        // After the word that it was closed, with which it may end.
+        // After the message that it was closed, with which it may end.
         let _ = rm.addr.send(Info).await;
     }
 }

@@ -8,7 +8,7 @@ use super::{Topology, lock};
 use crate::{
     actors::event::EventActor,
     config::extra::Settings,
-    messages::event::{ApplyEventSettings, Intake, Publish, Publisher, Word},
+    messages::event::{ApplyEventSettings, Intake, Publish, Publisher, ToEvents},
 };
 
 /// The event system of the logs that several servers have, beside that of what happens at this one.
@@ -23,7 +23,7 @@ impl Topology {
         let intake = Intake::new(events.clone().recipient());
         let listening = intake.clone();
         let apply = move |extra: &BTreeMap<String, String>| {
-            listening.put(Word::Settings(ApplyEventSettings(Settings::read(extra).event)));
+            listening.put(ToEvents::Settings(ApplyEventSettings(Settings::read(extra).event)));
         };
         apply(&self.process.get());
         self.process.listen(apply);
@@ -63,9 +63,9 @@ impl Topology {
         let (own, of_logs) = (self.intake.clone(), of_logs.clone());
         Publisher::new(move |events| {
             if let Some(first) = events.first {
-                of_logs.put(Word::Publish(Publish::numbered(&events.rm, first, events.events.clone())));
+                of_logs.put(ToEvents::Publish(Publish::numbered(&events.rm, first, events.events.clone())));
             }
-            own.put(Word::Publish(events))
+            own.put(ToEvents::Publish(events))
         })
     }
 }

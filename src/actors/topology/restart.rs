@@ -26,7 +26,7 @@ use crate::{
     },
     domain::{resources::Resource, usage::UsageKey},
     messages::{
-        event::Word,
+        event::ToEvents,
         leaders::Leaders,
         rm::{CloseLog, Info},
     },
@@ -252,7 +252,7 @@ impl Topology {
     /// This is used by a partition that goes on.
     pub(in crate::actors) fn used(&self, rows: Vec<(UsageKey, Resource)>) {
         if !rows.is_empty() {
-            self.intake.put(Word::Used(rows));
+            self.intake.put(ToEvents::Used(rows));
         }
     }
 

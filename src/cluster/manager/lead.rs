@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::{FOLLOWED, Known, Manager, Role, Took, Word, config::Apply, counting};
+use super::{FOLLOWED, Known, Manager, Role, ToManager, Took, config::Apply, counting};
 use crate::{
     actors::rm::{
         handle::closing,
@@ -33,7 +33,7 @@ impl Manager {
                 Ok(Taken::Leads(head, revision)) => Took::Leads(head, revision, following.finish().await),
                 Ok(Taken::Other) | Err(_) => Took::Not(following),
             };
-            let _ = tell.send(Word::Took(name, Box::new(took)));
+            let _ = tell.send(ToManager::Took(name, Box::new(took)));
         });
     }
 
@@ -73,7 +73,7 @@ impl Manager {
                             "it cannot be handed on: {fault}"
                         );
                     }
-                    let _ = tell.send(Word::Handed(name, None));
+                    let _ = tell.send(ToManager::Handed(name, None));
                 });
             }
             Took::Not(following) => {
@@ -166,7 +166,7 @@ impl Manager {
             self.beginning.insert(name, vec![reply]);
             tokio::spawn(async move {
                 let taken = way.first(&rm).await;
-                let _ = tell.send(Word::Began(rm, taken));
+                let _ = tell.send(ToManager::Began(rm, taken));
             });
             return;
         };
@@ -188,7 +188,7 @@ impl Manager {
                             Took::NotBroken(why, refusal, reply)
                         }
                     };
-                    let _ = tell.send(Word::Took(name, Box::new(took)));
+                    let _ = tell.send(ToManager::Took(name, Box::new(took)));
                 });
             }
             _ => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{COMPACT, DATABASE, DRAINED, EACH, Known, LOOK, Manager, REFUSES, Role, STILL, Word};
+use super::{COMPACT, DATABASE, DRAINED, EACH, Known, LOOK, Manager, REFUSES, Role, STILL, ToManager};
 use crate::cluster::{etcd::PATIENCE, follow::Fault, probe};
 
 /// Resource managers that a server takes in one look, of those that another may take as well.
@@ -166,7 +166,7 @@ impl Manager {
             let (server, tell) = (server.clone(), self.tell.clone());
             tokio::spawn(async move {
                 let refuses = probe::refuses(&server).await;
-                let _ = tell.send(Word::Probed(id, refuses));
+                let _ = tell.send(ToManager::Probed(id, refuses));
             });
         }
     }
@@ -194,7 +194,7 @@ impl Manager {
         let (etcd, tell) = (self.etcd.clone(), self.tell.clone());
         tokio::spawn(async move {
             if let Ok(state) = etcd.status().await {
-                let _ = tell.send(Word::Etcd(state));
+                let _ = tell.send(ToManager::Etcd(state));
             }
         });
     }

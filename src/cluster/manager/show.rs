@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::oneshot, time::timeout};
 
-use super::{Known, LETTING_GO, Manager, Role, Viewed, Word, config::Apply};
+use super::{Known, LETTING_GO, Manager, Role, ToManager, Viewed, config::Apply};
 use crate::{
     actors::{
         rm::lead::{Elsewhere, Lead, LetGo, moved},
@@ -144,7 +144,7 @@ impl Manager {
         tokio::spawn(async move {
             let done = hand_over(topology, &group, next, leader).await;
             let kept = (done.is_err() && !group.is_deposed()).then_some(group);
-            let _ = tell.send(Word::Handed(name, kept));
+            let _ = tell.send(ToManager::Handed(name, kept));
             if let Some(reply) = reply {
                 let _ = reply.send(done);
             }

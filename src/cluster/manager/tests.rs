@@ -42,7 +42,7 @@ fn head(server: &str) -> Head {
 #[actix::test]
 async fn a_shim_that_waits_while_its_resource_manager_is_taken_is_not_sent_away() {
     let mut manager = manager();
-    let (to, mut words) = unbounded_channel();
+    let (to, mut messages) = unbounded_channel();
     let attach =
         Attach { door: "grpc", want: Want::Next { predicates: Predicates::Batch }, to, progress: Arc::default() };
     let handle = manager.topology.find_or_create("rm-1").expect("an id");
@@ -61,7 +61,7 @@ async fn a_shim_that_waits_while_its_resource_manager_is_taken_is_not_sent_away(
     // Everything that its actor was told has been heard when it answers.
     handle.addr.send(Info).await.expect("alive");
     assert!(handle.is_here().is_ok());
-    assert!(!matches!(words.try_recv(), Ok(ToStream::Close(_))), "the stream that waits goes on waiting");
+    assert!(!matches!(messages.try_recv(), Ok(ToStream::Close(_))), "the stream that waits goes on waiting");
 }
 
 #[actix::test]

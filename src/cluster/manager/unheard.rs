@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{Manager, Word};
+use super::{Manager, ToManager};
 use crate::{
     cluster::{
         etcd::{Found, Trouble},
@@ -54,7 +54,7 @@ impl Manager {
         let tell = self.tell.clone();
         tokio::spawn(async move {
             sleep(rest).await;
-            let _ = tell.send(Word::AskForHeads);
+            let _ = tell.send(ToManager::AskForHeads);
         });
     }
 
@@ -65,7 +65,7 @@ impl Manager {
         let (etcd, tell, (from, to), seen) = (self.etcd.clone(), self.tell.clone(), self.keys.heads(), self.seen);
         tokio::spawn(async move {
             let found = etcd.made_since(&from, &to, seen).await;
-            let _ = tell.send(Word::Heads(found, waiting));
+            let _ = tell.send(ToManager::Heads(found, waiting));
         });
     }
 

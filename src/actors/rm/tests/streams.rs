@@ -340,7 +340,7 @@ async fn a_waiting_stream_gets_the_next_session_from_its_first_line() {
     assert_eq!(old.seqs(), [1], "the running session goes on");
     assert!(next.lines().is_empty());
     env.register("rm-1", &[]).await;
-    assert!(matches!(next.words.try_recv(), Ok(ToStream::Begin { epoch: 2 })));
+    assert!(matches!(next.messages.try_recv(), Ok(ToStream::Begin { epoch: 2 })));
     env.nodes(1).await;
     assert_eq!(next.seqs(), [1]);
     assert_eq!(env.info().await.predicates, Predicates::Batch);
@@ -350,10 +350,10 @@ async fn a_waiting_stream_gets_the_next_session_from_its_first_line() {
 #[actix::test]
 async fn a_stream_whose_door_went_before_it_was_open_is_closed() {
     let env = Env::registered(&[("rm.gracePeriod", "1s")]).await;
-    let (to, words) = unbounded_channel();
+    let (to, messages) = unbounded_channel();
     let want = Want::All { after: Some(0), predicates: None };
     drop(env.rm().addr.send(Attach { door: "grpc", want, to, progress: Arc::default() }));
-    drop(words);
+    drop(messages);
     env.settle().await;
     assert!(env.info().await.streams.is_empty());
     env.pass(Duration::from_secs(2)).await;

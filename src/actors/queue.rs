@@ -1,26 +1,26 @@
-//! `QueueActor`: the conversation about one queue: who was admitted and refused at its door, and those who wait until it is
+//! `QueueActor`: the conversation about one queue: which applications it admitted and refused, and those who wait until it is
 //! empty or has room. Usage and limits are the partition's.
 
 use actix::prelude::*;
 
 use super::waiters::{Verdict, Waiters};
 use crate::messages::{
-    queue::{GetQueueDoor, QueueDoor, QueueGone, QueueUpdate},
+    queue::{Admissions, GetAdmissions, QueueGone, QueueUpdate},
     wait::{Condition, EndWaits, QueueStatus, Wait, Withdraw},
 };
 
 /// See the module.
 #[derive(Default)]
 pub struct QueueActor {
-    door: QueueDoor,
+    admissions: Admissions,
     status: Option<QueueStatus>,
     waiters: Waiters,
 }
 
 impl QueueActor {
     /// An actor that goes on with what was known before.
-    pub fn of(door: QueueDoor) -> QueueActor {
-        QueueActor { door, ..QueueActor::default() }
+    pub fn of(admissions: Admissions) -> QueueActor {
+        QueueActor { admissions, ..QueueActor::default() }
     }
 
     fn state(&self) -> &'static str {
@@ -49,7 +49,7 @@ impl Handler<QueueUpdate> for QueueActor {
 
     fn handle(&mut self, update: QueueUpdate, _ctx: &mut Self::Context) {
         for effect in update.effects {
-            self.door.take(effect, update.at);
+            self.admissions.take(effect, update.at);
         }
         if update.status.is_some() {
             self.status = update.status;
@@ -59,11 +59,11 @@ impl Handler<QueueUpdate> for QueueActor {
     }
 }
 
-impl Handler<GetQueueDoor> for QueueActor {
-    type Result = MessageResult<GetQueueDoor>;
+impl Handler<GetAdmissions> for QueueActor {
+    type Result = MessageResult<GetAdmissions>;
 
-    fn handle(&mut self, _msg: GetQueueDoor, _ctx: &mut Self::Context) -> Self::Result {
-        MessageResult(self.door.clone())
+    fn handle(&mut self, _msg: GetAdmissions, _ctx: &mut Self::Context) -> Self::Result {
+        MessageResult(self.admissions.clone())
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     clock::Clock,
     event::Publisher,
     journal::Standing,
-    queue::QueueDoor,
+    queue::Admissions,
     recorded::{Recorded, Talks},
     rm::{Deliver, Line},
 };
@@ -183,10 +183,10 @@ pub struct SendAgain(pub Vec<Released>);
 #[rtype(result = "()")]
 pub struct Carries(pub Arc<Line>);
 
-/// Who came to the door of the queue of this path; `None` where there is no such queue.
+/// Which applications the queue of this path admitted and refused; `None` where there is no such queue.
 #[derive(Message)]
-#[rtype(result = "Option<QueueDoor>")]
-pub struct ShowQueueDoor(pub Arc<str>);
+#[rtype(result = "Option<Admissions>")]
+pub struct ShowAdmissions(pub Arc<str>);
 
 /// An operator tells a queue to become something, or (`None`) takes that back. Answered when it is on disk and in force.
 #[derive(Message)]

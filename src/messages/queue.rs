@@ -19,14 +19,14 @@ pub struct QueueUpdate {
     pub status: Option<QueueStatus>,
 }
 
-/// Who came to the door of a queue.
+/// Which applications a queue admitted and refused.
 #[derive(Message)]
-#[rtype(result = "QueueDoor")]
-pub struct GetQueueDoor;
+#[rtype(result = "Admissions")]
+pub struct GetAdmissions;
 
-/// See [`GetQueueDoor`].
+/// See [`GetAdmissions`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct QueueDoor {
+pub struct Admissions {
     /// Applications admitted since the queue came.
     pub admitted: u64,
     /// Applications refused since then.
@@ -38,7 +38,7 @@ pub struct QueueDoor {
 /// Refusals that are remembered.
 const REFUSALS: usize = 100;
 
-impl QueueDoor {
+impl Admissions {
     /// Takes note of what the partition did.
     pub fn take(&mut self, effect: QueueEffect, at: Nanos) {
         match effect {

@@ -15,7 +15,7 @@ use super::{
     budget::Permit,
     event::{Publish, Publisher},
     journal::Standing,
-    queue::QueueDoor,
+    queue::Admissions,
 };
 use crate::domain::{
     Partition,
@@ -194,7 +194,7 @@ pub struct Talks {
     /// Applications that exist.
     pub apps: BTreeSet<Arc<str>>,
     /// By path.
-    pub queues: BTreeMap<Arc<str>, QueueDoor>,
+    pub queues: BTreeMap<Arc<str>, Admissions>,
     /// Releases that the shim has not confirmed, by application, key and type.
     pub unconfirmed: BTreeMap<(Arc<str>, Arc<str>, Termination), UnconfirmedRelease>,
 }

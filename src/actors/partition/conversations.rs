@@ -25,7 +25,7 @@ use crate::{
         },
         node::{Heard, JudgeSilence, NodeGone, NodeUpdate},
         partition::{Patience, SendAgain, Signs, UnconfirmedSums},
-        queue::{GetQueueDoor, QueueDoor, QueueGone, QueueUpdate},
+        queue::{Admissions, GetAdmissions, QueueGone, QueueUpdate},
         recorded::Talks,
         rm::{Line, Payload},
         wait::{Kind, Target},
@@ -233,13 +233,14 @@ impl Conversations {
         };
     }
 
-    /// Who came to the door of a queue; without an actor nobody did.
-    pub(super) fn door(&self, path: &str) -> impl Future<Output = Option<QueueDoor>> + use<> {
-        let (asked, is_there) = (self.queues.get(path).map(|addr| addr.send(GetQueueDoor)), self.queues.contains(path));
+    /// Which applications a queue admitted and refused; without an actor none.
+    pub(super) fn admissions(&self, path: &str) -> impl Future<Output = Option<Admissions>> + use<> {
+        let (asked, is_there) =
+            (self.queues.get(path).map(|addr| addr.send(GetAdmissions)), self.queues.contains(path));
         async move {
             match asked {
                 Some(asked) => asked.await.ok(),
-                None => is_there.then(QueueDoor::default),
+                None => is_there.then(Admissions::default),
             }
         }
     }
@@ -334,14 +335,15 @@ impl Conversations {
     pub(super) fn talks(&self) -> impl Future<Output = Talks> + use<> {
         use futures::future::join_all;
         let apps = self.apps.iter().map(|(id, _)| id.clone()).collect();
-        let mut queues: BTreeMap<Id, QueueDoor> =
-            self.queues.iter().map(|(id, _)| (id.clone(), QueueDoor::default())).collect();
-        let doors = self.queues.iter().filter_map(|(id, addr)| Some((id.clone(), addr?.send(GetQueueDoor))));
-        let doors: Vec<_> = doors.collect();
+        let mut queues: BTreeMap<Id, Admissions> =
+            self.queues.iter().map(|(id, _)| (id.clone(), Admissions::default())).collect();
+        let admissions = self.queues.iter().filter_map(|(id, addr)| Some((id.clone(), addr?.send(GetAdmissions))));
+        let admissions: Vec<_> = admissions.collect();
         let unconfirmed: Vec<_> = self.apps.iter().filter_map(|(_, addr)| Some(addr?.send(GetUnconfirmed))).collect();
         async move {
-            let doors = join_all(doors.into_iter().map(async |(id, door)| Some((id, door.await.ok()?)))).await;
-            queues.extend(doors.into_iter().flatten());
+            let admissions =
+                join_all(admissions.into_iter().map(async |(id, asked)| Some((id, asked.await.ok()?)))).await;
+            queues.extend(admissions.into_iter().flatten());
             let unconfirmed = join_all(unconfirmed).await.into_iter().flatten().flatten();
             let key =
                 |row: &UnconfirmedRelease| (row.release.app.clone(), row.release.key.clone(), row.release.termination);
@@ -351,10 +353,10 @@ impl Conversations {
 
     /// Goes on with what was known before.
     pub(super) fn restore<'a>(&mut self, talks: Talks, nodes: impl Iterator<Item = &'a Id>) {
-        for (queue, door) in talks.queues {
+        for (queue, admissions) in talks.queues {
             self.queues.insert(queue.clone());
-            if door != QueueDoor::default() {
-                self.queues.begin(&queue, || QueueActor::of(door));
+            if admissions != Admissions::default() {
+                self.queues.begin(&queue, || QueueActor::of(admissions));
             }
         }
         for node in nodes {

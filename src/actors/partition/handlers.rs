@@ -13,9 +13,9 @@ use crate::{
         clock::Clock,
         partition::{
             AwaitRecord, Carries, Commands, Configure, GetSnapshot, GetTables, Observe, PartitionStatus, Patience,
-            Save, Saved, SendAgain, ShowInstead, ShowQueueDoor, Snapshot, Wake,
+            Save, Saved, SendAgain, ShowAdmissions, ShowInstead, Snapshot, Wake,
         },
-        queue::QueueDoor,
+        queue::Admissions,
         receipts::Receipt,
         ugm::UseResolver,
     },
@@ -78,12 +78,12 @@ impl Handler<GetUnconfirmed> for PartitionActor {
     }
 }
 
-impl Handler<ShowQueueDoor> for PartitionActor {
-    type Result = ResponseFuture<Option<QueueDoor>>;
+impl Handler<ShowAdmissions> for PartitionActor {
+    type Result = ResponseFuture<Option<Admissions>>;
 
-    fn handle(&mut self, msg: ShowQueueDoor, _ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, msg: ShowAdmissions, _ctx: &mut Self::Context) -> Self::Result {
         self.route();
-        Box::pin(self.conversations.door(&msg.0))
+        Box::pin(self.conversations.admissions(&msg.0))
     }
 }
 

@@ -107,9 +107,9 @@ async fn its_last_refusals_are_remembered() {
     }
     let effects = vec![QueueEffect::Admitted { queue: queue.clone(), app: "app".into() }];
     rig.0.send(QueueUpdate { effects, ..QueueUpdate::default() }).await.unwrap();
-    let door = rig.0.send(GetQueueDoor).await.unwrap();
-    assert_eq!((door.admitted, door.refused, door.refusals.len()), (1, 105, 100));
+    let admissions = rig.0.send(GetAdmissions).await.unwrap();
+    assert_eq!((admissions.admitted, admissions.refused, admissions.refusals.len()), (1, 105, 100));
     let first = AppRefusal { at: Nanos::from_secs(5), app: "app-5".into(), reason: "queue root.a is stopped".into() };
-    assert_eq!(door.refusals.front(), Some(&first));
-    assert_eq!(door.refusals.back().map(|last| &*last.app), Some("app-104"));
+    assert_eq!(admissions.refusals.front(), Some(&first));
+    assert_eq!(admissions.refusals.back().map(|last| &*last.app), Some("app-104"));
 }

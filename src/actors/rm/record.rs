@@ -18,7 +18,7 @@ use crate::{
     messages::{
         application::UnconfirmedRelease,
         keys::Keyed,
-        queue::{AppRefusal, QueueDoor},
+        queue::{Admissions, AppRefusal},
         receipts::{PartOf, PartsOf, Refused, remember},
         recorded::{Entry, Talks},
         rm::{Kind, Predicates},
@@ -622,11 +622,15 @@ struct SavedQueue {
 impl SavedPartition {
     /// Of a partition after its record `number`.
     pub fn of(instance: u32, number: u64, at: Nanos, talks: Talks) -> SavedPartition {
-        let queue = |(path, door): (Arc<str>, QueueDoor)| SavedQueue {
+        let queue = |(path, admissions): (Arc<str>, Admissions)| SavedQueue {
             path,
-            admitted: door.admitted,
-            refused: door.refused,
-            refusals: door.refusals.into_iter().map(|AppRefusal { at, app, reason }| (at.0, app, reason)).collect(),
+            admitted: admissions.admitted,
+            refused: admissions.refused,
+            refusals: admissions
+                .refusals
+                .into_iter()
+                .map(|AppRefusal { at, app, reason }| (at.0, app, reason))
+                .collect(),
         };
         let row = |row: UnconfirmedRelease| (SavedRelease::of(&row.release), row.since.0, row.sent);
         SavedPartition {
@@ -645,7 +649,7 @@ impl SavedPartition {
         for SavedQueue { path, admitted, refused, refusals } in self.queues {
             let refusal = |(at, app, reason)| AppRefusal { at: Nanos(at), app, reason };
             let refusals = refusals.into_iter().map(refusal).collect();
-            talks.queues.insert(path, QueueDoor { admitted, refused, refusals });
+            talks.queues.insert(path, Admissions { admitted, refused, refusals });
         }
         for (release, since, sent) in self.unconfirmed {
             let release = release.release()?;

@@ -31,7 +31,7 @@ use crate::{
             time_text,
         },
     },
-    messages::partition::{OrderQueue, ShowQueueDoor},
+    messages::partition::{OrderQueue, ShowAdmissions},
 };
 
 /// Longest body, bytes.
@@ -186,7 +186,7 @@ async fn show(api: Data<BoardApi>, path: Parts, request: HttpRequest) -> Answere
     let (partition, queue) = path.into_inner();
     let path: Arc<str> = queue.to_lowercase().into();
     let entry = api.entry(&partition)?;
-    let door = entry.addr.send(ShowQueueDoor(path.clone())).await.map_err(unanswered)?;
+    let admissions = entry.addr.send(ShowAdmissions(path.clone())).await.map_err(unanswered)?;
     let view = api.view(&partition).await?;
     let rows = view.partition();
     let missing = || {
@@ -199,8 +199,8 @@ async fn show(api: Data<BoardApi>, path: Parts, request: HttpRequest) -> Answere
     if ix.is_none() && order.as_ref().is_none_or(|order| order.queue != &*path) {
         return Err(missing());
     }
-    let door = door.unwrap_or_default();
-    let refusals = door.refusals.iter().rev().map(|refusal| Refused {
+    let admissions = admissions.unwrap_or_default();
+    let refusals = admissions.refusals.iter().rev().map(|refusal| Refused {
         application: refusal.app.clone(),
         time: time_text(refusal.at),
         reason: refusal.reason.clone(),
@@ -212,8 +212,8 @@ async fn show(api: Data<BoardApi>, path: Parts, request: HttpRequest) -> Answere
         order,
         empty: ix.is_none_or(|ix| rows.is_queue_empty(ix)),
         managed: ix.is_some_and(|ix| rows.queues[ix].managed),
-        admitted: door.admitted,
-        refused: door.refused,
+        admitted: admissions.admitted,
+        refused: admissions.refused,
         refusals: refusals.collect(),
     };
     Ok(reply::send(&request, Reply::json(&shown)))

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, pin::pin, sync::mpsc};
 
 use callboard::messages::{
-    partition::{Observe, Patience, ShowQueueDoor, StopPartition},
+    partition::{Observe, Patience, ShowAdmissions, StopPartition},
     wait::{Answer, Condition, Kind, Target, Wait},
 };
 use tokio::{sync::oneshot::channel, task};
@@ -16,7 +16,7 @@ async fn actors(shim: &Shim) -> usize {
 }
 
 async fn admitted(shim: &Shim, queue: &str) -> Option<u64> {
-    shim.partition.send(ShowQueueDoor(queue.into())).await.unwrap().map(|door| door.admitted)
+    shim.partition.send(ShowAdmissions(queue.into())).await.unwrap().map(|admissions| admissions.admitted)
 }
 
 #[actix::test]

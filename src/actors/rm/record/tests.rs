@@ -91,7 +91,7 @@ fn what_conversations_know_is_in_a_snapshot() {
     talks.apps.insert("a".into());
     talks.unconfirmed.insert(("a".into(), "k".into(), Termination::Preempted), row);
     let refusals = [AppRefusal { at: Nanos(1), app: "b".into(), reason: "full".into() }].into();
-    talks.queues.insert("root.a".into(), QueueDoor { admitted: 4, refused: 1, refusals });
+    talks.queues.insert("root.a".into(), Admissions { admitted: 4, refused: 1, refusals });
     let bytes = SavedPartition::of(1, 2, Nanos(3), talks.clone()).with(b"partition");
     let (saved, partition) = SavedPartition::read(&bytes).unwrap();
     assert_eq!((saved.instance, saved.number, saved.at, partition), (1, 2, 3, &b"partition"[..]));

@@ -80,7 +80,7 @@ pub struct JournalActor {
     journal: Journal,
     log: Log,
     storage: Storage,
-    orders: orders::Kept,
+    orders: orders::KeptOrders,
     /// See [`disk::Loaded::undrained`].
     undrained: Option<BTreeMap<Arc<str>, Nanos>>,
     /// While it is not read, it was told what holds by a partition that another server led: that counts, whatever is read.
@@ -146,7 +146,7 @@ impl JournalActor {
                 journal,
                 log: Log::new(setup.limit),
                 storage: Storage::Memory,
-                orders: orders::Kept::default(),
+                orders: orders::KeptOrders::default(),
                 undrained: None,
                 agreed: false,
                 streams: BTreeMap::new(),

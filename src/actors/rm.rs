@@ -42,7 +42,7 @@ use actix::prelude::*;
 use arc_swap::ArcSwap;
 use tokio::sync::oneshot;
 
-pub use reconfigure::{Reconfigure, Taken, Tried, no_partitions};
+pub use reconfigure::{InForce, Reconfigure, Tried, no_partitions};
 pub use registration::Register;
 pub use settings::RmSettings;
 

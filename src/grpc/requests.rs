@@ -22,7 +22,7 @@ use crate::{
         topology::{Refusals, Sender, Topology},
     },
     messages::{
-        receipts::{Place, Standing},
+        receipts::{Place, Position},
         rm::{Refusal, RefusalKind},
     },
     si::{
@@ -253,15 +253,15 @@ impl Open {
         Ok(())
     }
 
-    fn ack(&self, standing: &Standing, told: u64) -> ext::Ack {
+    fn ack(&self, position: &Position, told: u64) -> ext::Ack {
         let budget = &self.gate.shared.budget;
         let max_items = self.handle.gate("Request").map_or(self.gate.shared.max_items, |gate| gate.shared.max_items);
-        let refused = self.gate.shared.receipts.refused(told, standing.applied);
-        let ignored = self.gate.shared.receipts.ignored(told, standing.applied);
+        let refused = self.gate.shared.receipts.refused(told, position.applied);
+        let ignored = self.gate.shared.receipts.ignored(told, position.applied);
         ext::Ack {
             epoch: self.gate.epoch,
-            sequence: standing.applied,
-            credits: budget.left() + standing.items,
+            sequence: position.applied,
+            credits: budget.left() + position.items,
             max_items: max_items as u64,
             max_bytes: self.topology.limits.body() as u64,
             refused: refused
@@ -298,11 +298,11 @@ impl Writer {
         let Some(acks) = &mut self.open else { return Some(self.opened().await) };
         let mut asked = false;
         loop {
-            let standing = acks.open.gate.shared.receipts.standing();
-            if standing.ended {
+            let position = acks.open.gate.shared.receipts.position();
+            if position.ended {
                 return Some(Err(status::refusal(acks.open.handle.over(acks.open.gate.epoch))));
             }
-            if standing.stream != acks.open.stream {
+            if position.stream != acks.open.stream {
                 return Some(Err(Status::aborted(format!(
                     "resource manager \"{}\": another stream of requests took its place",
                     acks.open.handle.id
@@ -312,14 +312,14 @@ impl Writer {
             if let Err(refusal) = acks.open.handle.is_here() {
                 return Some(Err(status::refusal(refusal)));
             }
-            let news = asked || standing.applied > acks.told;
+            let news = asked || position.applied > acks.told;
             if news && Instant::now() >= acks.next {
-                let ack = acks.open.ack(&standing, acks.told);
-                acks.told = standing.applied;
+                let ack = acks.open.ack(&position, acks.told);
+                acks.told = position.applied;
                 acks.next = Instant::now() + PAUSE;
                 return Some(Ok(ack));
             }
-            if self.ended.is_none() && !news && standing.applied == standing.taken {
+            if self.ended.is_none() && !news && position.applied == position.taken {
                 return None;
             }
             tokio::select! {
@@ -345,9 +345,9 @@ impl Writer {
             && let Ok(open) = opening.await
         {
             let news = open.gate.shared.receipts.news();
-            let standing = open.gate.shared.receipts.standing();
-            let ack = open.ack(&standing, 0);
-            self.open = Some(Acks { open, news, told: standing.applied, next: Instant::now() });
+            let position = open.gate.shared.receipts.position();
+            let ack = open.ack(&position, 0);
+            self.open = Some(Acks { open, news, told: position.applied, next: Instant::now() });
             return Ok(ack);
         }
         match wait(&mut self.ended).await {

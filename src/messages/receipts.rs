@@ -95,7 +95,7 @@ pub enum Place {
 
 /// How far the requests have come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct Position {
     /// The last number that was taken.
     pub taken: u64,
     /// Everything up to this number was applied.
@@ -260,17 +260,17 @@ impl Receipts {
 
     /// Everything up to this number was applied.
     pub fn applied(&self) -> u64 {
-        self.standing().applied
+        self.position().applied
     }
 
     /// How far the requests have come.
-    pub fn standing(&self) -> Standing {
+    pub fn position(&self) -> Position {
         let state = self.state();
         let applied = state.taken - state.open.len() as u64;
-        Standing { taken: state.taken, applied, items: state.items, ended: state.ended, stream: state.stream }
+        Position { taken: state.taken, applied, items: state.items, ended: state.ended, stream: state.stream }
     }
 
-    /// Changes whenever the standing does.
+    /// Changes whenever the position does.
     pub fn news(&self) -> watch::Receiver<()> {
         self.news.subscribe()
     }
@@ -279,11 +279,11 @@ impl Receipts {
     pub async fn until(&self, number: u64) -> bool {
         let mut news = self.news();
         loop {
-            let standing = self.standing();
-            if standing.applied >= number {
+            let position = self.position();
+            if position.applied >= number {
                 return true;
             }
-            if standing.ended || news.changed().await.is_err() {
+            if position.ended || news.changed().await.is_err() {
                 return false;
             }
         }
@@ -323,11 +323,11 @@ mod tests {
         let places: Vec<_> = [1, 4, 5, 6].map(|number| receipts.place(number)).into();
         assert_eq!(places, [Place::Before, Place::Before, Place::Next, Place::Gap(5)]);
         let (five, six) = (receipts.take(5, 10), receipts.take(6, 3));
-        assert_eq!((receipts.applied(), receipts.standing().items), (4, 13));
+        assert_eq!((receipts.applied(), receipts.position().items), (4, 13));
         drop(six);
-        assert_eq!((receipts.applied(), receipts.standing().items), (4, 13), "5 is not applied");
+        assert_eq!((receipts.applied(), receipts.position().items), (4, 13), "5 is not applied");
         drop(five);
-        assert_eq!((receipts.applied(), receipts.standing().items), (6, 0));
+        assert_eq!((receipts.applied(), receipts.position().items), (6, 0));
         assert_eq!(receipts.place(7), Place::Next);
     }
 
@@ -336,7 +336,7 @@ mod tests {
         let receipts = Receipts::after(4, BTreeMap::from([(6, PartsOf::from([PartOf::Session]))]));
         let five = receipts.take(5, 10);
         receipts.take(6, 3).give_back();
-        assert_eq!((receipts.place(6), receipts.standing().items), (Place::Next, 10));
+        assert_eq!((receipts.place(6), receipts.position().items), (Place::Next, 10));
         assert!(!receipts.recorded(6).is_empty(), "what was carried out of it is not once more");
         drop(five);
         assert_eq!((receipts.applied(), receipts.place(6)), (5, Place::Next));

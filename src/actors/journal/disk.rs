@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use super::orders::Kept;
+use super::orders::KeptOrders;
 use crate::{
     domain::{
         journal::{Journal, Past, Settings},
@@ -33,7 +33,7 @@ pub struct Loaded {
     /// Ranks, hosts and drains.
     pub journal: Journal,
     /// Orders to queues.
-    pub orders: Kept,
+    pub orders: KeptOrders,
     /// Events for the journal in memory.
     pub records: Vec<Record>,
     /// What was found damaged, now or before, and no operator has settled.
@@ -58,7 +58,7 @@ pub fn load(dir: &Path, settings: Settings, keep: usize) -> Loaded {
     let mut passing = opened.passing.or(unread);
     let (known, expiration) = opened.set.unwrap_or_default();
     let mut journal = Journal::new(settings, known, expiration);
-    let (mut records, mut faults) = (VecDeque::new(), Faults::default());
+    let (mut records, mut faults) = (VecDeque::new(), LineFaults::default());
     let log = dir.join(eventlog::FILE);
     let lost = passing.is_some()
         || !opened.damage.is_empty()
@@ -105,7 +105,7 @@ pub fn load(dir: &Path, settings: Settings, keep: usize) -> Loaded {
 }
 
 /// Mends the orders to queues where they are damaged, unless all is read again soon (`later`). Gives what was found.
-fn mend_orders(dir: &Path, at: &str, loaded: queue_orders::Loaded, later: bool) -> (Kept, Vec<String>) {
+fn mend_orders(dir: &Path, at: &str, loaded: queue_orders::Loaded, later: bool) -> (KeptOrders, Vec<String>) {
     let mut damage = loaded.damage.clone();
     let (broken, lost) = (loaded.broken.clone(), loaded.lost);
     let (mut change, mut unmended) = (loaded.change, false);
@@ -120,7 +120,7 @@ fn mend_orders(dir: &Path, at: &str, loaded: queue_orders::Loaded, later: bool) 
             }
         }
     }
-    (Kept { orders: loaded.orders, change, broken, lost, unmended }, damage)
+    (KeptOrders { orders: loaded.orders, change, broken, lost, unmended }, damage)
 }
 
 /// The time, for names of files and reports.
@@ -129,12 +129,12 @@ pub fn stamp() -> String {
 }
 
 #[derive(Default)]
-struct Faults {
+struct LineFaults {
     listed: Vec<String>,
     more: usize,
 }
 
-impl Faults {
+impl LineFaults {
     fn add(&mut self, fault: String) {
         if self.listed.len() < MAX_FAULTS {
             self.listed.push(fault);

@@ -15,7 +15,7 @@ use crate::{
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct KeptOrders {
     /// Those that hold.
     pub orders: Orders,
     /// Number of the newest change.
@@ -28,7 +28,7 @@ pub struct Kept {
     pub unmended: bool,
 }
 
-impl Kept {
+impl KeptOrders {
     /// What a session begins with.
     pub fn list(&self) -> Vec<(Arc<str>, Option<Arc<QueueOrder>>)> {
         if crate::domain::planted!("orders-forgotten") {

@@ -74,7 +74,7 @@ pub struct RmView {
     /// Nor is anything taken that adds to it.
     pub crowded: bool,
     /// Its log.
-    pub log: Option<Arc<super::log::Shared>>,
+    pub log: Option<Arc<super::log::SharedWriter>>,
 }
 
 impl RmView {

@@ -21,7 +21,7 @@ use actix::prelude::*;
 use tokio::time::Instant;
 
 use self::trail::Trail;
-pub use self::{shared::Shared, sync::LogSync};
+pub use self::{shared::SharedWriter, sync::LogSync};
 use super::{
     RmActor,
     record::{self, HandedTo, KeysTaken, Numbers, Registered, Taken, kind},
@@ -134,7 +134,7 @@ pub struct RmLog {
     /// With this record the session began, or ended.
     begun: u64,
     /// What threads share that write.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<SharedWriter>,
     /// When records count.
     pub sync: LogSync,
     /// Index of the next record.
@@ -198,7 +198,7 @@ impl RmLog {
             Home::Here(_) => None,
             Home::Far(far) => Some(far.clone()),
         };
-        let shared = Arc::new(Shared::new(writer, far, next));
+        let shared = Arc::new(SharedWriter::new(writer, far, next));
         RmLog {
             due: logs.snapshot,
             logs,

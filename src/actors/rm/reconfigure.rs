@@ -25,7 +25,7 @@ use crate::{
 
 /// A validated new configuration of the running session.
 #[derive(Message)]
-#[rtype(result = "Result<Taken, Refusals>")]
+#[rtype(result = "Result<InForce, Refusals>")]
 pub struct Reconfigure {
     /// The configuration.
     pub config: Arc<LoadedConfig>,
@@ -48,7 +48,7 @@ pub struct Reconfigure {
 }
 
 /// A new configuration that is in force.
-pub struct Taken {
+pub struct InForce {
     /// What it was tried on, where it changes partitions.
     pub tried: Vec<Tried>,
     /// Settings of it that are not, since they are read at registration alone, and why.
@@ -70,7 +70,7 @@ struct Change {
 }
 
 impl Handler<Reconfigure> for RmActor {
-    type Result = AtomicResponse<Self, Result<Taken, Refusals>>;
+    type Result = AtomicResponse<Self, Result<InForce, Refusals>>;
 
     fn handle(&mut self, msg: Reconfigure, _ctx: &mut Self::Context) -> Self::Result {
         let change = self.plan(&msg);
@@ -109,7 +109,7 @@ impl Handler<Reconfigure> for RmActor {
                 .map(move |changed, actor, ctx| {
                     let done = changed.map(|(changed, tried)| {
                         actor.configured(msg, changed, ctx);
-                        Taken { tried, later }
+                        InForce { tried, later }
                     });
                     if done.is_err() {
                         actor.show();

@@ -8,7 +8,7 @@ use tokio::task::spawn_blocking;
 use super::{Topology, check_id, lock, process::take_process_wide};
 use crate::{
     actors::rm::{
-        Reconfigure, Register, RmSettings, Taken, Tried,
+        InForce, Reconfigure, Register, RmSettings, Tried,
         handle::{RmHandle, closing},
         no_partitions,
     },
@@ -253,7 +253,7 @@ impl Topology {
             tenant,
             epoch,
         };
-        let Taken { tried, later } = handle.addr.send(message).await.unwrap_or_else(|_| Err(closing().into()))?;
+        let InForce { tried, later } = handle.addr.send(message).await.unwrap_or_else(|_| Err(closing().into()))?;
         log_notes(rm, &config);
         let later: Vec<Fault> = later.into_iter().map(|what| of_extra("CFG-116", what)).collect();
         for note in &later {

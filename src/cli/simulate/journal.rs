@@ -41,7 +41,7 @@ pub struct Kept {
     directory: Directory,
     journal: Journal,
     log: Log,
-    orders: orders::Kept,
+    orders: orders::KeptOrders,
     r: Arc<str>,
     /// The disk does not take anything.
     refuses: bool,

@@ -18,7 +18,7 @@ use crate::{
 
 /// What threads share that write.
 #[derive(Debug)]
-pub struct Shared {
+pub struct SharedWriter {
     queue: Mutex<Queue>,
     writer: Mutex<Writer>,
     /// Where records go instead of files.
@@ -79,7 +79,7 @@ impl Drop for Batch<'_> {
 
 /// What is being flushed. Unless it is on the disk it is kept for the next flush, whatever happens.
 struct Flushing<'a> {
-    shared: &'a Shared,
+    shared: &'a SharedWriter,
     files: Option<Unsynced>,
     done: bool,
 }
@@ -98,10 +98,10 @@ impl Drop for Flushing<'_> {
     }
 }
 
-impl Shared {
+impl SharedWriter {
     /// Nothing waits, and the next record has this index.
-    pub(super) fn new(writer: Mutex<Writer>, far: Option<Arc<dyn Far>>, next: u64) -> Shared {
-        Shared {
+    pub(super) fn new(writer: Mutex<Writer>, far: Option<Arc<dyn Far>>, next: u64) -> SharedWriter {
+        SharedWriter {
             queue: Mutex::default(),
             writer,
             far,

@@ -238,7 +238,7 @@ async fn the_epoch_of_an_answer_is_that_of_the_session() {
     assert_eq!(refused.kind, RefusalKind::State);
     assert!(refused.detail.contains("registered again"), "{refused:?}");
     // What was refused is not told as applied.
-    assert_eq!((receipts.applied(), receipts.standing().taken), (0, 0));
+    assert_eq!((receipts.applied(), receipts.position().taken), (0, 0));
 }
 
 #[actix::test]

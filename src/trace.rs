@@ -19,30 +19,30 @@ pub use self::{
 /// Which requests are traced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// Of requests that nobody has decided about, from 0 (none) to 1 (each).
+    /// The share of requests that are traced where their caller does not decide, from 0 (none) to 1 (all).
     pub share: f64,
-    /// Whether one that is part of a trace is traced, its caller says; else it is as any other.
+    /// The caller decides for a request that is part of a trace already; else that is a request as any other.
     pub by_caller: bool,
 }
 
 impl Sampling {
-    /// Of requests that are part of no trace, one in so many begins one; 0: none.
+    /// One in `number` of the requests that are part of no trace begins one; 0: none does.
     pub fn one_in(number: u64) -> Sampling {
         Sampling { share: if number == 0 { 0.0 } else { 1.0 / number as f64 }, by_caller: true }
     }
 }
 
-/// Which side of a conversation a span is.
+/// What a span is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Something is done for it here.
+    /// Work on a request inside this server.
     Inside,
-    /// A line is handed to a stream.
+    /// A line handed to a stream.
     Callback,
 }
 
-/// What the messages of a stream are part of: each names a trace, or may begin one, which has a link to that of the call that opened the
-/// stream.
+/// The traces of a stream's messages: a message names its trace or may begin one, which is linked to that of the call which
+/// opened the stream.
 #[derive(Clone, Debug, Default)]
 pub struct Stream(pub Option<Point>);
 

@@ -10,17 +10,17 @@ use crate::domain::{
     types::{AppState, Nanos, Termination},
 };
 
-/// What the partition did to an application, in order, and how it is then, where somebody waits for it.
+/// What the partition did to an application, in order, and how the application is then, where somebody waits for it.
 #[derive(Debug, Default, Message)]
 #[rtype(result = "()")]
 pub struct AppUpdate {
-    /// The facts, and when the partition did that: a replay of its log knows the same time.
+    /// The facts, each with the time of the step that made it, as the log has it.
     pub effects: Vec<(Nanos, AppEffect)>,
     /// How it is.
     pub status: Option<AppStatus>,
 }
 
-/// A line carries these of its releases.
+/// These releases of the application are on a line.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Carried {
@@ -39,7 +39,7 @@ pub struct ResendUnconfirmed {
     pub after: u64,
 }
 
-/// The shim may take another time from now on: what waits is looked at anew.
+/// `rm.resendAfter` changed: what waits is looked at anew.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct LookAnew;
@@ -62,12 +62,12 @@ pub struct UnconfirmedRelease {
     pub sent: u32,
 }
 
-/// Releases that the shim has not confirmed, of the time before a restart.
+/// Releases from before a restart that the shim has not confirmed.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Unheard(pub Vec<UnconfirmedRelease>);
 
-/// The application is gone: the state that was told with that, if any.
+/// The application is gone, with the last state that the shim was told, if any.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct AppGone(pub Option<AppState>);

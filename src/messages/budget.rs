@@ -22,23 +22,24 @@ pub struct Size {
     pub bytes: usize,
 }
 
-/// This part of what may be undelivered is left before placements that had to wait go on.
-const SOME: i64 = 16;
+/// Placements that had to wait go on once one part in so many of what may be undelivered is free again.
+const FREE_AGAIN: i64 = 16;
 
 /// Credits of one session of a resource manager, shared by its doors, its actor and its partitions.
 #[derive(Debug)]
 pub struct Budget {
+    /// See [`Budget::whole`].
     whole: [i64; 2],
     inward: AtomicI64,
     outward: AtomicI64,
-    /// All that may be undelivered: bytes, of which each entry takes its part besides, so that one sum tells of both.
+    /// The weight of all that may be undelivered. A weight is bytes plus `part` for each entry: one sum bounds both.
     most: i64,
     part: i64,
-    /// What of it is taken.
+    /// The weight of what is undelivered.
     load: AtomicI64,
-    /// And by what is in the buffer.
+    /// How much of `load` is in the buffer.
     held: AtomicI64,
-    /// What requests lead to that were taken and are not applied yet.
+    /// The weight of the callbacks that requests which are not applied yet will make at once.
     ahead: AtomicI64,
     paused: AtomicBool,
     full: AtomicBool,
@@ -119,7 +120,7 @@ impl Budget {
         loop {
             let room = self.room.notified();
             tokio::pin!(room);
-            // Registered before the look, so that credits given back in between are not missed.
+            // Registered before looking, so that credits given back in between are not missed.
             room.as_mut().enable();
             if let Some(permit) = self.take(items) {
                 return permit;
@@ -128,24 +129,24 @@ impl Budget {
         }
     }
 
-    /// What this takes of all that may be undelivered.
+    /// The weight of this.
     pub fn weigh(&self, size: Size) -> i64 {
         signed(size.entries).saturating_mul(self.part).saturating_add(signed(size.bytes))
     }
 
-    /// `callbacks` were made (and not yet delivered): `PartitionActor` counts the items of a `Deliver` before it sends it, and
-    /// what they weigh until the buffer holds them.
+    /// `callbacks` were made, and are not delivered yet: `PartitionActor` counts the items of a `Deliver` before it sends it, and
+    /// their weight until they are in the buffer.
     pub fn made(&self, callbacks: usize, weight: i64) {
         self.outward.fetch_sub(callbacks as i64, SeqCst);
         self.load.fetch_add(weight, SeqCst);
     }
 
-    /// So much waits in the buffer, and what weighed `arrived` when it was made is in it now. True: see [`Budget::delivered`].
+    /// The buffer holds `waiting` now, with what was counted as `arrived` when it was made. True: see [`Budget::delivered`].
     #[must_use]
     pub fn holds(&self, waiting: Size, arrived: i64) -> bool {
         let now = self.weigh(waiting);
         let more = now - self.held.swap(now, SeqCst) - arrived;
-        let (some, before) = (self.half() - self.half() / SOME, self.load.fetch_add(more, SeqCst));
+        let (some, before) = (self.half() - self.half() / FREE_AGAIN, self.load.fetch_add(more, SeqCst));
         before >= some && before + more < some
     }
 
@@ -156,9 +157,9 @@ impl Budget {
     /// `callbacks` were delivered or dropped. True: placements had to wait for that, and are to be woken.
     #[must_use]
     pub fn delivered(&self, callbacks: usize) -> bool {
-        // By what this very call changed: whoever saw that nothing was left is woken by exactly one. And when some are left, so
-        // that lines do not become as short as what made room for them.
-        let (some, before) = (self.whole[1] / SOME, self.outward.fetch_add(callbacks as i64, SeqCst));
+        // Only the call that crosses the mark says so: placements are woken once. Not at the first free credit, or lines
+        // would become as short as what made room for them.
+        let (some, before) = (self.whole[1] / FREE_AGAIN, self.outward.fetch_add(callbacks as i64, SeqCst));
         before <= some && before + callbacks as i64 > some
     }
 
@@ -174,8 +175,8 @@ impl Budget {
         }
     }
 
-    /// A request that leads to so much at once leaves a quarter of what may be undelivered for what cannot wait. One that is too
-    /// large for that is taken when nothing is undelivered, and any while the session is paused: nobody could make room then.
+    /// With the callbacks of this size a quarter of what may be undelivered stays free, for those that cannot wait. A request too
+    /// large for that is taken when nothing is undelivered; any is while the session is paused, since nobody could make room.
     pub fn leaves_room(&self, size: Size) -> bool {
         let mark = self.most / 4 * 3;
         let taken = self.load.load(SeqCst).saturating_add(self.ahead.load(SeqCst));
@@ -197,7 +198,7 @@ impl Budget {
         self.paused.store(paused, SeqCst);
     }
 
-    /// Its log takes nothing, or may not grow by new placements, or may again. True where that is news.
+    /// The log of the session has no room for new placements, or has again. True where that changed.
     pub fn fill(&self, full: bool) -> bool {
         self.full.swap(full, SeqCst) != full
     }
@@ -226,9 +227,8 @@ pub enum Pressure {
     Spent,
 }
 
-/// One request in flight. Each part of it carries a clone, dropped when that part was applied: with the last of them its
-/// credits are given back, and its receipt is. A log keeps a clone until its record is as durable as configured: so nothing
-/// is acknowledged before.
+/// One request in flight. Each part of it carries a clone, dropped when that part was applied: with the last clone its credits
+/// come back, and its receipt is dropped. A log keeps a clone until the record counts, so that nothing is acknowledged before.
 #[derive(Clone, Debug)]
 pub struct Permit(Arc<Taken>);
 
@@ -236,10 +236,10 @@ pub struct Permit(Arc<Taken>);
 struct Taken {
     budget: Arc<Budget>,
     items: i64,
-    /// What it leads to at once weighs so much.
+    /// The weight of the callbacks that it makes at once.
     ahead: i64,
     receipt: Option<Receipt>,
-    /// So many parts of the request are on their way, 0: that is not known.
+    /// Parts of the request that are on their way; 0: not known.
     parts: AtomicU32,
     /// Its part of a trace, which ends with it.
     span: Option<Span>,
@@ -257,8 +257,7 @@ impl Permit {
         self
     }
 
-    /// What the request leads to at once takes its room until it is applied, and what was made of it does. Before the permit is
-    /// cloned, as well.
+    /// Keeps room for the callbacks that the request makes at once, until it is applied. Before the permit is cloned, as well.
     #[must_use]
     pub fn leading_to(mut self, size: Size) -> Permit {
         if let Some(taken) = Arc::get_mut(&mut self.0) {
@@ -283,7 +282,7 @@ impl Permit {
         self
     }
 
-    /// What the request leads to is begun here, where it is traced.
+    /// The place for spans of what the request leads to, where it is traced.
     pub fn point(&self) -> Option<Point> {
         self.0.span.as_ref().map(Span::point)
     }
@@ -318,7 +317,7 @@ impl Permit {
         }
     }
 
-    /// The same as [`Permit::request`] of its key.
+    /// As [`Permit::request`], of its key.
     pub fn keyed(&self) -> Option<Keyed> {
         match &self.0.receipt {
             Some(Receipt::Keyed(taken, _)) => Some(taken.keyed(self.parts())),
@@ -326,7 +325,7 @@ impl Permit {
         }
     }
 
-    /// It has a number or a key, so that it is recorded that it was taken.
+    /// It has a number or a key: that it was taken is recorded.
     pub fn is_taken_once(&self) -> bool {
         matches!(&self.0.receipt, Some(Receipt::Numbered { .. } | Receipt::Keyed(..)))
     }

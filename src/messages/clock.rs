@@ -36,7 +36,7 @@ impl Clock {
         Clock { wall: at.0, since: Instant::now(), still: true }
     }
 
-    /// The same clock, unless it would go back behind this time: then it goes on from there.
+    /// The same clock, set forward to this time where it is behind it.
     pub fn not_before(self, at: Nanos) -> Clock {
         let behind = at.minus(self.now()).0.max(0);
         Clock { wall: self.wall.saturating_add(behind), ..self }

@@ -32,19 +32,19 @@ pub struct Publish {
     pub epoch: u64,
     /// The records.
     pub events: Vec<Event>,
-    /// Of requests that are traced: the places of their events among these.
+    /// Spans of traced requests, each with the places of its events in `events`.
     pub traced: Vec<(Span, Vec<u64>)>,
-    /// The id of the first in the log of the resource manager; `None`: no record of it tells of them.
+    /// The id of the first in the log of the resource manager; `None`: they are in no record of it.
     pub first: Option<u64>,
 }
 
 impl Publish {
-    /// Events that the log of a resource manager has, from this id on. None at all say that this is the next id.
+    /// Events of a resource manager's log, from this id on; without any it says that this is the next id.
     pub fn numbered(rm: &Arc<str>, first: u64, events: Vec<Event>) -> Publish {
         Publish { rm: rm.clone(), epoch: 0, events, traced: Vec::new(), first: Some(first) }
     }
 
-    /// What is known of the log of a resource manager may not hold any more: it may begin anew.
+    /// The log of a resource manager may begin anew: what is known of its ids no longer holds.
     pub fn forgotten(rm: &Arc<str>) -> Publish {
         Publish { rm: rm.clone(), epoch: 0, events: Vec::new(), traced: Vec::new(), first: None }
     }
@@ -177,8 +177,7 @@ pub struct ReadLog {
 
 /// Answer to [`ReadLog`].
 pub struct LogPage {
-    /// What begins at the id that was asked for, without holes: what is missing is a gap. Empty only where that id is
-    /// the next one.
+    /// From the id that was asked for on, without holes: what is missing is a gap. Empty only where that id is the next one.
     pub pieces: Vec<EventPiece>,
     /// The id of the next event.
     pub next: u64,
@@ -198,9 +197,9 @@ pub struct ReadUsage {
 
 /// Answer to [`ReadUsage`].
 pub struct UsagePage {
-    /// What begins at the id that was asked for, without holes. Points between two pages are in both.
+    /// From the id that was asked for on, without holes. Points between two pages are in both.
     pub pieces: Vec<UsagePiece>,
-    /// Nothing has happened after it.
+    /// Nothing comes after it yet.
     pub last: bool,
 }
 
@@ -212,8 +211,8 @@ pub struct FindInLog {
     pub at: Nanos,
 }
 
-/// The gap in which an id lies, whole; `None` where it lies in none, or where it is not known how far back that reaches. What a kill leaves are
-/// about a million ids, which nobody has to go through.
+/// The whole gap in which an id lies; `None` where it lies in none, or where it is not known how far back the gap reaches. A killed
+/// server leaves a gap of about a million ids, which nobody has to go through.
 #[derive(Message)]
 #[rtype(result = "Result<Option<Range<u64>>, ReadError>")]
 pub struct FindGap {

@@ -1,6 +1,5 @@
-//! Where events wait for `EventActor`, and in order with them what changes their way. It is roused for the first of them,
-//! and goes on looking every millisecond while more come: a partition that places one ask after another does not wake
-//! another thread each time.
+//! Where events wait for `EventActor`, in one order with what changes where they go. The first one wakes the actor, which then
+//! looks every millisecond while more come: a partition that places one ask after another does not wake another thread each time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +8,7 @@ use actix::prelude::*;
 use super::event::{ApplyEventSettings, Publish, ShimSubscribe, ShimUnsubscribe};
 use crate::domain::{resources::Resource, types::Nanos, usage::UsageKey};
 
-/// See the module. What is published before a reader asks is given to that reader: the actor empties it first.
+/// See the module. A reader gets what was published before it asked: the actor empties the intake first.
 pub struct Intake {
     state: Mutex<State>,
     actor: Recipient<Rouse>,
@@ -25,14 +24,14 @@ pub enum ToEvents {
     Unsubscribe(ShimUnsubscribe),
     /// In force from here on.
     Settings(ApplyEventSettings),
-    /// This is used too, by a partition that was there before this process; or who leads its resource manager ([`UsageKey::lead`]).
+    /// What a partition uses that was there before this process; or who leads its resource manager ([`UsageKey::lead`]).
     Used(Vec<(UsageKey, Resource)>),
     /// See [`Stands`].
     Stands(Stands),
 }
 
-/// This is all that the partitions of a resource manager use, where its log has had so many events. For an event system of
-/// logs; others pass it over.
+/// All that the partitions of a resource manager use after so many events of its log. For the event system that keeps the events
+/// of logs; others ignore it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stands {
     /// The resource manager.
@@ -52,7 +51,7 @@ struct State {
     awake: bool,
 }
 
-/// Something waits in the intake, of which the actor does not know.
+/// Wakes the actor: something waits in the intake.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Rouse(pub Arc<Intake>);
@@ -65,19 +64,19 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Publishes by this, which gives how many batches wait.
+    /// Publishes with this function, which gives how many batches wait.
     pub fn new(publish: impl Fn(Publish) -> usize + Send + Sync + 'static) -> Publisher {
         Publisher { to: Arc::new(publish), stands: Arc::new(drop) }
     }
 
-    /// And what is used, by this.
+    /// Says what is used with this function.
     #[must_use]
     pub fn with(self, stands: impl Fn(Stands) + Send + Sync + 'static) -> Publisher {
         Publisher { stands: Arc::new(stands), ..self }
     }
 
-    /// Publishes events, behind all that this and other threads have published before. Gives how many batches wait to be
-    /// taken in, so that who makes very many can wait.
+    /// Publishes events, after all that was published before by any thread. Gives how many batches wait to be taken in, so that
+    /// whoever makes very many can wait.
     pub fn publish(&self, events: Publish) -> usize {
         (self.to)(events)
     }
@@ -111,13 +110,12 @@ impl Intake {
             .with(move |used| _ = stands.put(ToEvents::Stands(used)))
     }
 
-    /// Adds something, behind all that was published before it and before all that is published after it. Gives how much
-    /// waits.
+    /// Adds a message in the order of all that is published. Gives how many wait.
     pub fn put(self: &Arc<Intake>, message: ToEvents) -> usize {
         let mut state = self.state();
         state.waiting.push(message);
         if !std::mem::replace(&mut state.awake, true) {
-            // Under the lock: a reader who asks after anything published here asks after this message.
+            // Under the lock: what a reader asks after this comes to the actor after it.
             self.actor.do_send(Rouse(self.clone()));
         }
         state.waiting.len()

@@ -1,5 +1,5 @@
-//! The ids that events have in the log of their resource manager: dense, and the same at every server. Where they are in the
-//! log of the server is known by ranges: from a place on, the events of the resource manager are counted.
+//! The ids that events have in the log of their resource manager: without holes, and the same at every server. Ranges tell where
+//! they are in the log of the server: from the beginning of a range on, the events of the resource manager are counted.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct Range {
     pub until: Option<u64>,
 }
 
-/// Looks for an event of a resource manager. `None`: nothing of it has such ids here.
+/// Looks for an event of a resource manager by its id in that log. `None`: no event of it has one here.
 #[derive(Message)]
 #[rtype(result = "Option<Numbered>")]
 pub struct FindNumber {
@@ -33,7 +33,7 @@ pub enum Look {
     Lowest,
     /// This one.
     Id(u64),
-    /// One that is not behind this place in the log of the server, nor behind any that is.
+    /// The first one of the last range that begins at or before this place in the log of the server.
     Place(u64),
 }
 

@@ -1,5 +1,5 @@
-//! Questions that a door holds back until the shim has handled what comes before them, shared by the stream's task and the
-//! session's actor: told without a message, since the actor looks only where it would give one up.
+//! Questions that a door holds back until the shim has handled what comes before them. Shared by the stream's task and the
+//! session's actor without messages: the actor looks here before it gives a question up.
 
 use std::{
     collections::BTreeMap,

@@ -18,8 +18,8 @@ use crate::domain::{
     queue_order::{OrderRefusal, QueueOrder},
 };
 
-/// A session of the partition begins: no node is registered. Facts of other sessions are dropped from here on. Answered with
-/// what operators told to stay as it is, as soon as the files were looked at and a write that is under way is over.
+/// A session of the partition begins, without nodes. Facts of other sessions are dropped from here on. Answered with what
+/// operators told before, once the files were read and no write is under way.
 #[derive(Message)]
 #[rtype(result = "Standing")]
 pub struct Begin {
@@ -27,7 +27,7 @@ pub struct Begin {
     pub epoch: u64,
     /// Where drains and undrains by operators go.
     pub partition: Recipient<Commands>,
-    /// What a partition that was there before this process knows of what operators told.
+    /// What operators told a partition that was there before this process, as its log has it.
     pub own: Option<Standing>,
 }
 
@@ -36,7 +36,7 @@ pub struct Begin {
 pub struct Standing {
     /// Hosts where they drained something.
     pub hosts: Vec<Arc<str>>,
-    /// What they said of that.
+    /// When, by whom and why, by host.
     pub notes: Vec<(Arc<str>, DrainNote)>,
     /// Orders to queues.
     pub orders: Vec<(Arc<str>, Option<Arc<QueueOrder>>)>,
@@ -56,8 +56,8 @@ pub struct End {
     pub epoch: u64,
 }
 
-/// Another server leads the resource manager from now on, and goes on with its nodes there: what this journal hears after that is
-/// no news of them. Readers are told where it goes on, those that come until the next session too.
+/// Another server leads the resource manager from now on, with its nodes: what this journal hears after that is no news of them.
+/// Readers are told where to go on, also those who come before the next session.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Moved(pub Closing);
@@ -72,7 +72,7 @@ pub struct Post {
     pub facts: Vec<Fact>,
 }
 
-/// So many events are kept in memory from now on (`journal.maxEvents`).
+/// `journal.maxEvents`: how many events are kept in memory.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct ConfigureJournal(pub usize);
@@ -87,7 +87,7 @@ pub struct Drain(pub DrainRequest);
 #[rtype(result = "Result<(), DrainRefusal>")]
 pub struct Undrain(pub UndrainRequest);
 
-/// Another server led the partition before: operators have drained these nodes, and of hosts without a node these, and nothing
+/// Another server led the partition before: operators have drained these nodes, these hosts where there is no node, and nothing
 /// else. That holds from now on, also where it cannot be written at present.
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -96,7 +96,7 @@ pub struct Agree {
     pub nodes: BTreeSet<Arc<str>>,
     /// Names of the hosts.
     pub hosts: BTreeSet<Arc<str>>,
-    /// What they said of that, by host.
+    /// When, by whom and why, by host.
     pub notes: BTreeMap<Arc<str>, DrainNote>,
 }
 
@@ -159,7 +159,7 @@ impl Feed {
         if self.lines.is_closed() {
             return None;
         }
-        // Only the reader changes it meanwhile, and only to less. However long it is, one may wait.
+        // Only the reader changes it meanwhile, to less. One response may always wait, however long it is.
         let waiting = self.bytes.load(Relaxed);
         if waiting > 0 && waiting + line.len() > MAX_BYTES {
             return Some(false);

@@ -1,4 +1,4 @@
-//! Requests that carry a key of their sender: what was taken under a key is not taken once more.
+//! Requests that carry an idempotency key: what was taken under a key is not taken again.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -18,7 +18,7 @@ pub const MOST: usize = 100_000;
 /// Longest key in bytes.
 pub const LONGEST: usize = 255;
 
-/// What tells two requests apart: length and checksum, against mistakes of a client.
+/// Length and checksum of a request, to notice that a client uses one key for two requests.
 pub type Digest = (u64, u32);
 
 /// A key as it is remembered: a checksum of its text.
@@ -27,7 +27,7 @@ pub type Key = (u64, u64);
 /// A request with a key, as a log has it, with the parts that it has in all.
 pub type Keyed = (Key, Digest, u32);
 
-/// A call with a key that goes by no session, and what tells it from others.
+/// A call with a key that belongs to no session: a registration, or its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// Its key.
@@ -58,7 +58,7 @@ struct State {
     keys: HashMap<Key, (Digest, Step)>,
     /// Keys of what was taken, the oldest first.
     taken: VecDeque<(Instant, Key)>,
-    /// Of requests that were not taken as a whole the parts that were recorded before the server was started again.
+    /// Requests that were recorded in part before the server was started again, with these parts.
     recorded: HashMap<Key, (Digest, PartsOf)>,
 }
 
@@ -110,7 +110,7 @@ fn key_of(text: &str) -> Key {
 }
 
 impl Keys {
-    /// Those of a session that goes on: what was taken, and how long ago, and of what else parts are recorded.
+    /// Those of a session that goes on: what was taken and how long ago, and what is recorded in part.
     pub fn after(
         taken: impl Iterator<Item = (Key, Digest, Duration)>,
         recorded: impl Iterator<Item = (Key, Digest, PartsOf)>,
@@ -152,7 +152,7 @@ impl Keys {
         }
     }
 
-    /// Until a request that was taken is applied, or its session is over; false where it was not handed in after all.
+    /// Waits until a request that was taken is applied or its session is over; false where it was given back.
     pub async fn applied(&self, key: Key) -> bool {
         let mut news = self.news.subscribe();
         loop {
@@ -186,7 +186,7 @@ impl Taken {
         (self.key, self.digest, parts)
     }
 
-    /// It was not handed in after all: its key is free again.
+    /// The request was not handed in: its key is free again.
     pub fn give_back(&self) {
         let mut state = self.keys.state();
         state.keys.remove(&self.key);
@@ -196,7 +196,7 @@ impl Taken {
         }
     }
 
-    /// Whose parts of it were recorded before the server was started again.
+    /// The parts of it that were recorded before the server was started again.
     pub fn recorded(&self) -> PartsOf {
         let state = self.keys.state();
         let known = state.recorded.get(&self.key).filter(|(digest, _)| *digest == self.digest);

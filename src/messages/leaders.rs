@@ -14,7 +14,7 @@ pub type Done<T> = BoxFuture<'static, Result<T, Refusal>>;
 
 /// Decides who leads.
 pub trait Leaders: Send + Sync {
-    /// This server is to lead a resource manager, which registers here. When this is done its actor knows.
+    /// A resource manager registers here, and this server is to lead it. When that is done its actor knows.
     fn lead(&self, rm: &str) -> Done<()>;
 
     /// This server has heard of all resource managers that there were when this was asked.
@@ -41,21 +41,21 @@ pub trait Leaders: Send + Sync {
     /// What holds for all servers.
     fn config(&self) -> Done<SharedConfig>;
 
-    /// This holds for all servers from now on, unless it was changed since the one was read whose place it takes.
+    /// This holds for all servers from now on, unless somebody changed it since its revision was read.
     fn configure(&self, config: SharedConfig) -> Done<()>;
 
-    /// Has what readers see of resource managers that others lead brought up to date, and tells how fresh that is.
+    /// Brings what readers see of resource managers that others lead up to date, and tells how fresh it is.
     fn freshen(&self) -> BoxFuture<'static, Vec<Fresh>>;
 }
 
-/// How fresh it is what readers see of a resource manager that another server leads.
+/// How fresh that is what readers see of a resource manager which another server leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fresh {
     /// Its id.
     pub rm: Arc<str>,
     /// Index of the last record that is in it.
     pub index: u64,
-    /// For how long there may have been others.
+    /// For how long there may have been records that are missing in it.
     pub lag: Duration,
 }
 

@@ -17,12 +17,12 @@ pub const ITEMS: usize = 100_000;
 /// Connections that a door takes at most, whatever the process may open.
 const CONNECTIONS: usize = 100_000;
 
-/// From now on the process may open as many files and connections as the system lets it.
+/// Raises the limit of open files and connections as far as the system lets the process.
 pub fn raise_descriptors() {
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < hard
     {
-        // Where it is refused there are those that there were.
+        // Where that is refused the limit stays.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }

@@ -20,11 +20,11 @@ pub struct Heard {
     pub heartbeat: bool,
 }
 
-/// Silence is judged anew, since other rules hold for all nodes.
+/// The rules of silence have changed for all nodes: each is judged anew.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct JudgeSilence {
-    /// It begins now: all were vouched for until now, or are from now on.
+    /// Silence counts from now: the nodes were vouched for until now, or are from now on.
     pub begins: bool,
 }
 

@@ -36,7 +36,7 @@ pub struct PartitionSetup {
     pub conf: Arc<PartitionConf>,
     /// Credits of the session.
     pub budget: Arc<Budget>,
-    /// That of its resource manager: what it says of how far lines have come is in its time.
+    /// That of its resource manager.
     pub clock: Clock,
     /// How long the shim may take to confirm releases.
     pub patience: Patience,
@@ -48,7 +48,7 @@ pub struct PartitionSetup {
     pub recorded: Option<Recorded>,
 }
 
-/// How long is waited for the shim: to confirm a release, to be heard of a node.
+/// How long the partition waits for the shim to confirm a release, and for signs of life of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Message)]
 #[rtype(result = "()")]
 pub struct Patience {
@@ -56,7 +56,7 @@ pub struct Patience {
     pub resend_after: Duration,
     /// `rm.unconfirmedWarning`: then operators are told.
     pub warn_after: Duration,
-    /// `journal.torpidAfter`: then a node that is not heard of is torpid; zero: never.
+    /// `journal.torpidAfter`: then a node without a sign of life is torpid; zero: never.
     pub torpid_after: Duration,
 }
 
@@ -104,7 +104,7 @@ pub struct GetSnapshot;
 #[rtype(result = "Arc<Tables>")]
 pub struct GetTables;
 
-/// What a partition that stands still shows from now on, and the time then.
+/// What a partition that another server leads shows from now on, and its time.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct ShowInstead(pub Box<Partition>, pub Nanos);
@@ -153,7 +153,7 @@ pub enum Signs {
     Of(Arc<[Arc<str>]>),
     /// The resource manager vouches for all of its nodes from here on, or no longer.
     Vouched(bool),
-    /// One was sent for a node of the session: from here on only they count.
+    /// A heartbeat was sent for a node of the session: from here on only heartbeats count.
     Heartbeats,
 }
 
@@ -162,7 +162,7 @@ pub enum Signs {
 #[rtype(result = "()")]
 pub struct Wake;
 
-/// Answered when all that the partition was told before is recorded, or never will be here.
+/// Answered when all that the partition was told before is recorded, or never will be by this server.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct AwaitRecord;
@@ -196,7 +196,7 @@ pub struct OrderQueue {
     pub queue: Arc<str>,
     /// The order.
     pub order: Option<Arc<QueueOrder>>,
-    /// Also where an order of the same kind holds: its reason and time are replaced.
+    /// Also where an order of the same kind holds, whose reason and time it replaces.
     pub overwrite: bool,
 }
 
@@ -212,7 +212,7 @@ pub struct PartitionStatus {
     pub waiting_batches: usize,
     /// Actors by kind of what they talk about: applications, queues, nodes.
     pub conversations: [usize; 3],
-    /// Who waits for something of them, and for how many things that are not there.
+    /// How many wait for something of these, and for how many things that are not there.
     pub waits: [usize; 2],
     /// Slices run so far.
     pub slices: u64,

@@ -1,5 +1,5 @@
-//! Places of those who ask for what takes long: so many are under way at a time, and so many of one caller, who leaves the others
-//! to others.
+//! Places for requests that take long: only so many run at a time, and fewer of one caller, so that there are some left for
+//! others.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use tokio::{
     time::timeout,
 };
 
-/// How long one waits for a place.
+/// How long a request waits for a place.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// See the module.
@@ -27,7 +27,7 @@ pub struct Places {
     callers: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
-/// The right to go on. Of its caller, then of all.
+/// A place: one of those of the caller, and one of all.
 #[derive(Debug)]
 pub struct Place {
     _own: OwnedSemaphorePermit,
@@ -44,12 +44,12 @@ pub struct Busy {
 }
 
 impl Places {
-    /// So many at a time, and of one caller.
+    /// `most` at a time, and `each` of one caller.
     pub fn new(most: usize, each: usize, what: &'static str) -> Places {
         Places { all: Arc::new(Semaphore::new(most)), most, each, what, callers: Mutex::default() }
     }
 
-    /// Waits for a place. It has to go with the work, which is done though nobody may wait for it any more.
+    /// Waits for a place, which is to be kept until the work is done, whether or not anybody still waits for that.
     ///
     /// # Errors
     /// There is none for it in time.
@@ -65,7 +65,7 @@ impl Places {
     /// Waits for a place however long it takes. `None`: there will be none, which does not happen.
     pub async fn wait(&self, caller: &str) -> Option<Place> {
         let own = self.own(caller).acquire_owned().await.ok()?;
-        // Only as many of a caller as may have one wait with the others.
+        // Of one caller only as many wait here as may have a place.
         let all = self.all.clone().acquire_owned().await.ok()?;
         Some(Place { _own: own, _all: all })
     }

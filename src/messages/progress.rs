@@ -1,5 +1,5 @@
-//! How far the reader of a stream has come, shared by the stream's task and the session's actor: told without a message,
-//! except where the actor waits for it.
+//! How far the reader of a stream has come. Shared by the stream's task and the session's actor: a message is sent only where
+//! the actor waits for one.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -37,7 +37,7 @@ impl Progress {
         self.handed.load(SeqCst)
     }
 
-    /// The actor wants to be told when this line was handed to the socket. True: it was.
+    /// The actor waits until this line was handed to the socket. True: it was already.
     #[must_use]
     pub fn wait_for(&self, seq: u64) -> bool {
         self.awaited.store(seq, SeqCst);

@@ -1,4 +1,4 @@
-//! What of a session's numbered requests was taken and applied: each number once, in order, whatever connections are lost.
+//! Which of a session's numbered requests were taken and applied: each number once, in order, whatever connections are lost.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -13,10 +13,10 @@ use super::keys::{self, Digest};
 /// Refusals of configurations that a session remembers, for clients that come back.
 const REFUSALS: usize = 100;
 
-/// Of so many of the last numbers it is remembered what they stood for: some 32 KB of a session.
+/// How many numbers keep the digest of their request, the newest ones: some 32 KB of a session.
 const SAYINGS: usize = 1_000;
 
-/// So much of a reason is remembered, in bytes.
+/// The longest reason that is remembered, in bytes.
 const LONGEST: usize = 16 << 10;
 
 /// See the module. Doors, and the permits of what they handed in, share it.
@@ -31,7 +31,7 @@ pub struct Receipts {
 struct State {
     /// The last number that was taken.
     taken: u64,
-    /// Items of what was taken and not all before it applied, and whether itself was.
+    /// Numbers after the last one up to which all are applied: the items of each, and whether it is applied.
     open: VecDeque<(u64, bool)>,
     /// The sum of these items.
     items: u64,
@@ -39,12 +39,12 @@ struct State {
     ignored: VecDeque<Ignored>,
     /// What the last numbers stood for, the oldest first; not those of a stream of `Requests`, nor of before a restart.
     said: VecDeque<(u64, Digest)>,
-    /// Of numbers to come the parts that were recorded before the server was started again.
+    /// Numbers that are still to come and were recorded in part before the server was started again, with these parts.
     recorded: BTreeMap<u64, PartsOf>,
     /// The latest stream.
     stream: u64,
     ended: bool,
-    /// Nothing more counts as applied.
+    /// Another server goes on: nothing more counts as applied here.
     lost: bool,
 }
 
@@ -181,24 +181,24 @@ impl Receipts {
         Receipt::Numbered { receipts: self.clone(), number }
     }
 
-    /// The number that was taken last stands for a request of this digest.
+    /// Remembers the digest of the request with this number, which was taken last.
     pub fn say(&self, number: u64, digest: Digest) {
         within_bounds(&mut self.state().said, SAYINGS, (number, digest));
     }
 
-    /// A number that was taken before stood for another request, as far as that is remembered.
+    /// The request that had this number before was another one, as far as that is remembered.
     pub fn is_another(&self, number: u64, digest: Digest) -> bool {
         let state = self.state();
         let said = state.said.binary_search_by_key(&number, |(said, _)| *said);
         said.is_ok_and(|at| state.said[at].1 != digest)
     }
 
-    /// Whose parts of the request of this number were recorded before the server was started again: they were carried out.
+    /// The parts of the request of this number that were recorded, and so carried out, before the server was started again.
     pub fn recorded(&self, number: u64) -> PartsOf {
         self.state().recorded.get(&number).cloned().unwrap_or_default()
     }
 
-    /// Whoever took it still has the turn: it is the last.
+    /// It is the last number: whoever took it still has the turn.
     fn give_back(&self, number: u64) {
         let mut state = self.state();
         if state.taken == number
@@ -270,7 +270,7 @@ impl Receipts {
         Position { taken: state.taken, applied, items: state.items, ended: state.ended, stream: state.stream }
     }
 
-    /// Changes whenever the position does.
+    /// Tells of every change of the position.
     pub fn news(&self) -> watch::Receiver<()> {
         self.news.subscribe()
     }
@@ -299,8 +299,7 @@ impl Receipts {
         stream
     }
 
-    /// The session is over here, for another server goes on with it: what is not applied by now was never recorded, and is not
-    /// acknowledged, whatever becomes of it.
+    /// Another server goes on with the session: what is not applied by now was not recorded, and is never acknowledged here.
     pub fn lose(&self) {
         self.state().lost = true;
         self.end();

@@ -60,7 +60,7 @@ pub struct Replica {
 pub struct Entry {
     /// Number of the partition in its session.
     pub instance: u32,
-    /// Its records are numbered from 1.
+    /// Number of the record, counted from 1.
     pub number: u64,
     /// Time of the last step.
     pub at: Nanos,
@@ -68,17 +68,17 @@ pub struct Entry {
     pub beginning: Option<Vec<u8>>,
     /// What went in, as the domain writes it.
     pub steps: Vec<u8>,
-    /// Of what came out.
+    /// Digest of the effects.
     pub digest: u64,
-    /// Events among that.
+    /// Events among the effects.
     pub events: u64,
-    /// How long the partition worked for it: doing it again takes about as long.
+    /// How long the partition worked for it: a replay takes about as long.
     pub took: Duration,
     /// It has ended.
     pub last: bool,
-    /// Of the requests in it: they are given back when it is recorded, and so are their receipts.
+    /// Of the requests in it: dropped when it is recorded, with their receipts.
     pub permits: Vec<Permit>,
-    /// Where the events wait that came of it.
+    /// Where its events wait.
     pub outlet: Arc<Outlet>,
 }
 
@@ -99,9 +99,9 @@ struct Waiting {
     events: VecDeque<(u64, Publish)>,
     /// Records up to this one are written.
     released: u64,
-    /// The session is over: what no record tells of waits for none.
+    /// The session is over: events without a record wait for none.
     open: bool,
-    /// No others will be, here; what usage would have become by the events that nobody hears of.
+    /// No more records will be written here; with what the unpublished events would have changed of usage.
     unheard: Option<Usage>,
 }
 
@@ -142,7 +142,7 @@ impl Outlet {
         self.let_go(&mut state);
     }
 
-    /// Whether the record is written, and any after it, is not known and does not matter any more.
+    /// It is not known whether this record and those after it are written, and does not matter any more.
     pub fn give_up(&self, number: u64) {
         let mut state = self.state();
         state.events.iter_mut().take_while(|(at, _)| *at <= number).for_each(|(_, events)| events.first = None);
@@ -168,7 +168,7 @@ impl Outlet {
         }
     }
 
-    /// What is not written by now never is, for another server goes on: its events, and those of the end, are not published.
+    /// Another server goes on: events of records that are not written by now, and of the end, are not published.
     pub fn close(&self) {
         let mut state = self.state();
         let mut unheard = Usage::default();

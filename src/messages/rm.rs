@@ -34,11 +34,11 @@ pub struct Deliver {
     pub items: Vec<Outgoing>,
     /// What it says about turns.
     pub turns: Vec<TurnEffect>,
-    /// What it came of, where that is to be recorded.
+    /// The record that it came of, where there is one.
     pub entry: Option<Box<Entry>>,
-    /// Of requests that are traced: each ends when what it says of was handed to a stream.
+    /// Spans of traced requests: each ends when its callbacks were handed to a stream.
     pub traced: Vec<(Kind, Span)>,
-    /// What the items were counted to weigh.
+    /// The weight that the items were counted with.
     pub weight: i64,
 }
 
@@ -155,7 +155,7 @@ pub struct Unregister {
 #[rtype(result = "()")]
 pub struct Shutdown;
 
-/// A request with a number or a key that goes by no partition was carried out.
+/// A request with a number or a key and without a part for a partition was carried out.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct CarriedOut {
@@ -191,8 +191,8 @@ pub struct Heartbeat {
     pub permit: Option<Permit>,
 }
 
-/// Requests that go by the resource manager's actor, as no partition was known for a part of them. One that comes after
-/// them goes the same way: by then there may be the partition, where it would be before them.
+/// Requests on their way through the resource manager's actor, because a part of them is for no known partition. Later requests go
+/// the same way until these are through: sent straight to a partition that exists by then, they would overtake them.
 #[derive(Clone, Debug, Default)]
 pub struct Forwarding(Arc<AtomicUsize>);
 
@@ -232,7 +232,7 @@ pub struct Submit {
     pub rejected: Vec<Callback>,
     /// Credits of the request.
     pub permit: Option<Permit>,
-    /// Holds requests that come after it to the same way; none with rejections alone.
+    /// Keeps later requests on the same way; none with rejections alone.
     pub ahead: Option<Ahead>,
 }
 
@@ -240,7 +240,7 @@ pub struct Submit {
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Answers {
-    /// The session whose questions they answer: lines of another one have the same numbers.
+    /// The session whose questions they answer: line numbers begin anew in each.
     pub epoch: u64,
     /// The answers.
     pub answers: Vec<Answer>,
@@ -450,7 +450,7 @@ pub enum ToStream {
         /// Its session.
         epoch: u64,
     },
-    /// The last word.
+    /// The last message.
     Close(Closing),
 }
 

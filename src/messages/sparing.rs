@@ -1,13 +1,13 @@
-//! What is said of a caller only so many times a minute, however often there is cause to: the rest is counted.
+//! Log lines about a caller, only so many a minute: the rest is counted.
 
 use std::{
     collections::HashMap,
     time::{Duration, Instant},
 };
 
-/// In which so many are said.
+/// The time in which so many are written.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Callers that are told apart in that time. Of further ones nothing is said, so that the log stays short however many there are.
+/// Callers that are told apart in that time. Nothing is written about more, so that the log stays short however many there are.
 const CALLERS: usize = 1_000;
 
 /// See the module.
@@ -35,7 +35,7 @@ impl Sparing {
         let over = |window: &Window| now.duration_since(window.since) >= WINDOW;
         if !self.callers.contains_key(caller) {
             if self.callers.len() >= CALLERS {
-                // What was kept back of these is not said any more: nothing came for a while.
+                // Nothing came from these for a while: what was kept back is forgotten.
                 self.callers.retain(|_, window| !over(window));
             }
             if self.callers.len() >= CALLERS {

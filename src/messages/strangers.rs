@@ -1,5 +1,5 @@
-//! Connections of which nobody is known, and which of them goes first where others wait for a place: the oldest of the address that
-//! has the most. Finding it does not depend on how many there are.
+//! Connections that have not said who they are, and which of them is closed first where others wait for a place: the oldest one of
+//! the address with the most. Finding it takes no longer the more there are.
 
 use std::{
     cmp::Reverse,
@@ -29,7 +29,7 @@ impl<T> Strangers<T> {
         self.all.insert(number, (address, kept));
     }
 
-    /// It has gone, or somebody is known of it now.
+    /// It has gone, or has said who it is.
     pub fn remove(&mut self, number: u64) -> Option<(Arc<str>, T)> {
         let (address, kept) = self.all.remove(&number)?;
         self.change(&address, |own| own.remove(&number));

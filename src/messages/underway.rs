@@ -1,5 +1,5 @@
-//! Bytes of requests that have begun to come and are not whole: each is bounded by itself ([`Limits`]), and here all of a caller
-//! and all of the server, at all doors. Nobody may fill the memory with the beginnings of many.
+//! Bytes of requests that are still arriving, at all doors: [`Limits`] bounds each of them, and this all those of a caller and of the
+//! server, so that nobody fills the memory with the beginnings of many.
 //!
 //! [`Limits`]: super::limits::Limits
 
@@ -8,9 +8,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// Of one caller, beside one message: eight of the largest, where nothing else is said, which is more than a shim sends at once.
+/// Bytes of one caller, beside one message: eight of the largest by default, which is more than a shim sends at once.
 pub const OF_ONE: usize = 64 << 20;
-/// Of all callers: what several of them may take, and a server with little memory still has. One message of each comes in any case.
+/// Bytes of all callers: what a server with little memory still has. One message of each caller is let in in any case.
 pub const OF_ALL: usize = 256 << 20;
 
 /// See the module.
@@ -23,7 +23,7 @@ struct Sums {
     callers: HashMap<Arc<str>, usize>,
 }
 
-/// A message that is on its way. What it takes is given back when it is dropped.
+/// A message that is arriving. Its bytes are given back when this is dropped.
 #[derive(Debug)]
 pub struct Coming {
     underway: Arc<Underway>,
@@ -45,7 +45,7 @@ pub enum Crowded {
 }
 
 impl Underway {
-    /// A message of this caller, as callers are counted elsewhere, of which nothing has come.
+    /// A message of this caller begins; callers are told apart as for other limits.
     pub fn begin(self: &Arc<Underway>, caller: Arc<str>) -> Coming {
         Coming { underway: self.clone(), caller, bytes: 0 }
     }
@@ -92,7 +92,7 @@ impl Coming {
         Ok(())
     }
 
-    /// No more than this is kept of it any longer.
+    /// Only so many bytes of it are still in memory.
     pub fn keep(&mut self, bytes: usize) {
         let gone = self.bytes.saturating_sub(bytes);
         if gone > 0 {

@@ -119,8 +119,8 @@ pub struct Wait {
     pub answer: oneshot::Sender<Answer>,
 }
 
-/// Nobody waits any longer: the time is over, or the caller is gone. A [`Wait`] that has no answer yet is answered. Follows each
-/// [`Wait`] once, also those that were answered.
+/// The time of a [`Wait`] is over, or its caller is gone: it is answered where it was not. Sent once for each [`Wait`], also for
+/// those that were answered.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Withdraw {
@@ -152,7 +152,7 @@ pub enum Answer {
         /// Why not, as far as its conversation knows.
         why: String,
     },
-    /// The thing went away, and does not decide it: who goes on waiting asks again.
+    /// The thing is gone, which does not decide it: whoever still waits asks again.
     Gone,
 }
 
@@ -198,7 +198,7 @@ pub struct NodeStatus {
 #[rtype(result = "()")]
 pub struct EndWaits;
 
-/// The partition looks how the queues are for which somebody waits.
+/// The partition looks at the queues for which somebody waits.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct LookAtQueues;

@@ -15,8 +15,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads the header; `None` where it is not as the standard wants it, so that it counts as missing. What later versions have behind
-    /// is read over.
+    /// Reads the header; `None` where it is malformed, which counts as missing. What later versions add at the end is ignored.
     pub fn read(header: &str) -> Option<Trace> {
         let mut fields = header.trim().splitn(5, '-');
         let mut field = |digits: usize| {

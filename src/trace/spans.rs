@@ -21,7 +21,7 @@ use opentelemetry_sdk::{
 
 use super::{Exemplar, Sampling, Side, Trace};
 
-/// What waits for the collector is sent by then, at the end.
+/// How long sending what is left to the collector may take when the server ends.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Where traces begin. Until a collector is named there are none.
@@ -59,13 +59,13 @@ impl Traces {
     pub fn start(&self, processor: impl SpanProcessor + 'static) {
         let mut resource =
             Resource::builder().with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
-        // What the environment says holds.
+        // A name from the environment comes first.
         let named = Resource::builder().build().get(&Key::from_static_str("service.name"));
         if named.is_none_or(|name| name.as_str().starts_with("unknown_service")) {
             resource = resource.with_service_name("callboard");
         }
         let resource = resource.build();
-        // Who begins a trace is decided at the doors: what is not wanted is not made.
+        // Whether a request is traced is decided in `begin`: every span that is made is kept.
         let provider = SdkTracerProvider::builder()
             .with_sampler(Sampler::AlwaysOn)
             .with_resource(resource)
@@ -87,7 +87,7 @@ impl Traces {
         }
     }
 
-    /// A request came, as part of a trace or not. `None`: it is not traced.
+    /// A request came in; `came` is the trace that its header names. `None`: it is not traced.
     pub fn begin(&self, came: Option<&Trace>, name: impl FnOnce() -> Cow<'static, str>) -> Option<Span> {
         let source = self.0.get()?;
         let sampling = source.sampling.load();
@@ -101,7 +101,7 @@ impl Traces {
         })
     }
 
-    /// What waits is sent, as far as it can be within half a second.
+    /// Sends what waits for the collector, as far as that takes no longer than [`PATIENCE`].
     pub fn end(&self) {
         if let Some(source) = self.0.get() {
             let _ = source.provider.shutdown_with_timeout(PATIENCE);
@@ -120,12 +120,12 @@ fn remote(trace: &Trace) -> SpanContext {
 }
 
 impl Span {
-    /// What is begun from here on is part of it.
+    /// The place of this span, for spans within it.
     pub fn point(&self) -> Point {
         Point { tracer: self.tracer.clone(), at: self.span.span_context().clone() }
     }
 
-    /// As its header says it.
+    /// As a header says it.
     pub fn trace(&self) -> Trace {
         let at = self.span.span_context();
         let (trace, part) =
@@ -133,23 +133,23 @@ impl Span {
         Trace::sampled(trace, part)
     }
 
-    /// Says something of it.
+    /// Sets an attribute.
     pub fn text(&mut self, key: &'static str, value: impl Into<String>) {
         self.span.set_attribute(KeyValue::new(key, value.into()));
     }
 
-    /// Says a number of it.
+    /// Sets an attribute that is a number.
     pub fn number(&mut self, key: &'static str, value: u64) {
         self.span.set_attribute(KeyValue::new(key, signed(value)));
     }
 
-    /// Says several.
+    /// Sets an attribute that is a list of numbers.
     pub fn numbers(&mut self, key: &'static str, values: Vec<u64>) {
         let values = Value::Array(Array::I64(values.into_iter().map(signed).collect()));
         self.span.set_attribute(KeyValue::new(key, values));
     }
 
-    /// It has to do with something in another trace.
+    /// Links it to a place in another trace.
     pub fn link(&mut self, to: &Point) {
         self.span.add_link(to.at.clone(), Vec::new());
     }
@@ -161,7 +161,7 @@ impl Span {
 }
 
 impl Point {
-    /// Something is begun.
+    /// Begins a span there.
     pub fn child(&self, name: &'static str, side: Side) -> Span {
         let kind = match side {
             Side::Inside => SpanKind::Internal,

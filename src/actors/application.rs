@@ -1,7 +1,7 @@
-//! `ApplicationActor`: the conversation with the shim about one application: releases that the scheduler began wait for
-//! their confirmation. They are sent again while the shim stays silent, and operators are told when it does for long. What
-//! a confirmation leads to is the partition's: it has happened when this actor hears of it. It begins with the first release of
-//! its application that waits for the shim, or the first who waits for the application; most applications end without one.
+//! `ApplicationActor`: the conversation with the shim about one application: releases that the scheduler began wait for the
+//! shim to confirm them. They are sent again while it stays silent, and operators are told when that takes long. The partition
+//! has already done what a confirmation leads to when this actor hears of it. The actor starts when the first release waits, or
+//! when somebody first waits for the application: most applications end without one.
 
 use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
@@ -26,22 +26,21 @@ use crate::{
     },
 };
 
-/// The shortest time between two sendings of a release: less would keep the session busy with them alone.
+/// The shortest time before a release is sent again: less would keep the session busy with releases alone.
 const SHORTEST_WAIT: Duration = Duration::from_millis(100);
-/// The longest time between two sendings of a release, where `rm.resendAfter` is no longer.
+/// The longest time before a release is sent again, unless `rm.resendAfter` is longer.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
-/// Times at which the actor looks at what waits are rounded up to a tenth of `rm.resendAfter` within these, so that it looks at
-/// most so often.
+/// The actor looks at what waits once in a tenth of `rm.resendAfter` at most; that tenth is kept within these bounds.
 const LOOKS: [Nanos; 2] = [Nanos(100_000_000), Nanos(1_000_000_000)];
 
 /// A release that waits for its confirmation.
 struct Row {
     shown: UnconfirmedRelease,
-    /// When it was sent last, as far as this process knows.
+    /// When it was last sent, as far as this process knows.
     at: Nanos,
     /// When it is to be sent again.
     next: Nanos,
-    /// The line that carries it; `None`: one that is still to come, of what was sent last.
+    /// The line that carries what was last sent; `None`: that line is still to come.
     line: Option<u64>,
     overdue: bool,
 }
@@ -102,9 +101,8 @@ impl ApplicationActor {
         }
     }
 
-    /// The rows (state, message) of a release: it waits or it does not; it begins, is confirmed or void, falls due (`look`),
-    /// or the shim has come back ([`ResendUnconfirmed`]). What decided a replacement (a node that went, a release, a time-out, a removal)
-    /// decided it in the partition already, and comes here as the one message that there is nothing to wait for.
+    /// A release waits or does not: it begins to, is confirmed, or becomes void. Whatever ended a replacement (a node that went, a
+    /// release, a time-out, a removal) ended it in the partition first, and is here the one effect that nothing waits any more.
     fn advance(&mut self, (at, effect): (Nanos, AppEffect), ctx: &mut Context<Self>) {
         match effect {
             AppEffect::Unconfirmed { release } => self.begin(release, at, ctx),
@@ -122,7 +120,7 @@ impl ApplicationActor {
         }
         let next = now.plus(self.wait(1));
         match self.rows.get_mut(&key) {
-            // The partition asks once, and again only after the first was void; a second asking is no other release.
+            // The partition asks once, and again only after the first became void: one that is here already is the same release.
             Some(row) => {
                 row.shown.sent = row.shown.sent.saturating_add(1);
                 (row.at, row.next, row.line) = (now, next, None);
@@ -175,7 +173,7 @@ impl ApplicationActor {
     fn look(&mut self, ctx: &mut Context<Self>) {
         let (now, warn_after) = (self.sums.clock.now(), nanos(self.sums.patience.get().warn_after));
         let due: Vec<_> = self.rows.iter().filter(|(_, row)| row.next <= now).map(|(key, _)| key.clone()).collect();
-        // What has not reached the shim's connection yet is on its way: another one would only follow it.
+        // What was not handed to the shim's connection yet is still on its way: another one would only queue behind it.
         let handed = self.sums.budget.handed();
         let reached = |key: &_| self.rows[key].line.unwrap_or(u64::MAX) <= handed;
         let (reached, waits): (Vec<_>, Vec<_>) = due.into_iter().partition(reached);
@@ -287,7 +285,7 @@ impl Handler<ResendUnconfirmed> for ApplicationActor {
     type Result = ();
 
     fn handle(&mut self, msg: ResendUnconfirmed, _ctx: &mut Self::Context) {
-        // What its stream is about to get in any case is not doubled.
+        // The stream is about to get the lines after that in any case.
         let lost = |row: &Row| row.line.is_some_and(|line| line <= msg.after);
         let rows = self.rows.iter().filter(|(_, row)| lost(row));
         let keys = rows.map(|(key, _)| key.clone()).collect();

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use super::partition::PartitionActor;
 use crate::config::LoadedConfig;
 
-/// How long a reader waits for a partition or a resource manager: whatever holds up its thread, such as a disk, holds up no others.
+/// How long a reader waits for the actor of a partition or resource manager, whose thread may be held up, such as by a disk.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Shared by doors and actors.
@@ -45,11 +45,11 @@ pub struct RmEntry {
     pub build_info: BTreeMap<String, String>,
     /// Configuration in force.
     pub config: Arc<LoadedConfig>,
-    /// It is the server's own, and follows it.
+    /// It is the server's own, and changes with that.
     pub default_config: bool,
     /// Extra configuration in force.
     pub extra: Arc<BTreeMap<String, String>>,
-    /// What of it is in force since the session, or this process, began, whatever came later; empty where that is not known here.
+    /// Settings of it that are read at registration alone, as they were then; empty where that is not known here.
     pub at_registration: BTreeMap<&'static str, String>,
 }
 
@@ -64,7 +64,7 @@ pub struct PartitionEntry {
     pub shown: Arc<str>,
     /// The actor.
     pub addr: Asked<PartitionActor>,
-    /// Another server leads it: this is what its log has led to so far, and it stands still.
+    /// Another server leads it: this shows what its log has led to so far.
     pub followed: bool,
 }
 
@@ -75,8 +75,8 @@ impl PartitionEntry {
     }
 }
 
-/// An actor that readers ask. One that has let somebody wait for too long is not asked again before it has answered that: who gathers
-/// from many waits once, and nothing piles up for it. What has to be carried out, however long that takes, goes to its address.
+/// An actor that readers ask. One that has not answered in time is asked again only after it has: a reader who gathers from many
+/// waits once, and nothing piles up in its mailbox. What has to be carried out, however long that takes, goes to its address.
 pub struct Asked<A: Actor> {
     addr: Addr<A>,
     /// What it is called in texts.
@@ -110,7 +110,7 @@ pub enum Unanswered {
     /// It has ended.
     #[error("{0} is being stopped; try again")]
     Gone(Arc<str>),
-    /// It has not come to the question.
+    /// It has not answered in time.
     #[error("{0} has not answered within {PATIENCE:?}: a disk that hangs may hold it up; try again when it goes on")]
     Silent(Arc<str>),
 }

@@ -1,5 +1,5 @@
-//! `NodeActor`: the conversation about one node: when it was last heard of, so that it is torpid after a while, and those who
-//! wait until it is there, empty or drained. Capacity and usage are the partition's.
+//! `NodeActor`: the conversation about one node: its last sign of life, after which it becomes torpid in time, and those who wait
+//! until it is online, empty or drained. Capacity and usage are the partition's.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -25,7 +25,7 @@ pub struct NodeActor {
     /// The last sign of life.
     heard: Nanos,
     torpid: bool,
-    /// When it looks whether there was one.
+    /// When it next looks whether there was one.
     timer: Option<SpawnHandle>,
     status: Option<NodeStatus>,
     waiters: Waiters,
@@ -91,8 +91,8 @@ impl NodeActor {
             Condition::Drained if schedulable => {
                 Verdict::NotYet("it is not drained: new allocations go to it".to_owned())
             }
-            // Whoever is to switch it off ends the work of others too. What was placed here is drained without that: daemons of
-            // others may stay for ever.
+            // An empty node can be switched off: it has no work of other schedulers either. A drained one may have some: their
+            // daemons may stay for ever.
             Condition::Empty if allocations + foreign > 0 => {
                 Verdict::NotYet(format!("{} on it", plural(allocations + foreign, "allocation")))
             }
@@ -186,7 +186,7 @@ impl Handler<NodeGone> for NodeActor {
     type Result = ();
 
     fn handle(&mut self, _msg: NodeGone, ctx: &mut Self::Context) {
-        // Nothing is left on what is not there.
+        // Nothing is left on a node that is gone.
         self.waiters.gone("gone", |condition| condition != Condition::Online);
         ctx.stop();
     }

@@ -71,11 +71,11 @@ const WITHHELD: usize = 4096;
 const CHUNK: usize = 64;
 /// Decisions of one slice at most.
 const SLICE: usize = 1024;
-/// Time for which parts of one request enter before others have their turn.
+/// How long parts of one request are applied before others have their turn.
 const PIECE: Duration = Duration::from_millis(1);
-/// Submissions and their groups that enter together.
+/// Submissions, with their groups, that are applied together.
 const PART: usize = 64;
-/// Allocations and releases that enter together.
+/// Allocations and releases that are applied together.
 const ENTRIES: usize = 256;
 /// Time of one slice at most.
 const SLICE_NANOS: u128 = 300_000;
@@ -86,9 +86,9 @@ pub struct PartitionActor {
     clock: Clock,
     partition: Partition,
     effects: Vec<Effect>,
-    /// So many of them count as undelivered already, and what they weigh.
+    /// How many of them count as undelivered already, and their weight.
     counted: (usize, i64),
-    /// From which of them on they are of another time.
+    /// Where among them the time changes, and to what.
     steps: Vec<(usize, Nanos)>,
     conversations: Conversations,
     waits: Waits,
@@ -106,14 +106,14 @@ pub struct PartitionActor {
     rest: Option<(Nanos, Commands)>,
     /// Releases that are sent once more at the end of this turn.
     again: Vec<Released>,
-    /// Who waits for its end, from when that begins.
+    /// Who waits for its end, once that has begun.
     ended: Vec<oneshot::Sender<Standing>>,
     /// A slice is under way.
     slicing: bool,
     /// The snapshot that readers get, until something changes.
     snapshot: Option<Arc<Snapshot>>,
     timer: Option<(Nanos, SpawnHandle)>,
-    /// It shows how it was: nothing happens in it.
+    /// It shows how a partition was, for `flight` or while another server leads it: nothing happens in it.
     is_still: bool,
     /// What it is made from when it starts; until then it has not even queues.
     unmade: Option<Begin>,
@@ -189,14 +189,14 @@ impl PartitionActor {
             unmade,
             status: PartitionStatus::default(),
         };
-        // One that is shown while another server leads it holds no conversations.
+        // One that shows what another server leads has no conversations.
         if let Some(talks) = talks.filter(|_| !(actor.is_still && shared)) {
             actor.restore(talks, shared);
         }
         actor
     }
 
-    /// A command enters the partition.
+    /// Applies a command.
     fn enter(&mut self, command: Command, now: Nanos) {
         if self.is_still {
             return;
@@ -212,7 +212,7 @@ impl PartitionActor {
         }
     }
 
-    /// The present time: all of a request has one, and what comes between its parts has it too.
+    /// The present time: one for all of a request, and for what comes between its parts.
     fn now(&mut self) -> Nanos {
         if let Some((at, _)) = &self.rest {
             return *at;
@@ -221,7 +221,7 @@ impl PartitionActor {
         self.recorder.as_mut().map_or(now, |recorder| recorder.time(now))
     }
 
-    /// What a request took is given back now, or when it is recorded.
+    /// Gives the credits of a request back, now or when it is recorded.
     fn give_back(&mut self, permit: Option<Permit>) {
         if let Some(recorder) = &mut self.recorder {
             recorder.hold(permit);
@@ -290,7 +290,7 @@ impl PartitionActor {
 
     /// All of a request is applied.
     fn entered(&mut self, mut batch: Commands, ctx: &mut Context<Self>) {
-        // Before its permit goes, which held the room until then.
+        // Before its permit is dropped, which kept room for them.
         self.count();
         // Where it is recorded, with the slice that is asked for.
         self.give_back(batch.permit.take_if(|_| self.recorder.is_some()));
@@ -306,7 +306,7 @@ impl PartitionActor {
     /// Groups are looked up elsewhere; this batch and what follows it wait, scheduling goes on.
     fn resolve(&mut self, batch: Commands, ctx: &mut Context<Self>) {
         let commands = batch.commands.clone();
-        // Should the partition end before that, it is answered as it came.
+        // Should the partition end before the answer, the batch is applied as it came.
         self.resolving = Some(batch);
         let answer = self.ugm.send(Resolve(commands)).into_actor(self).map(|commands, actor, ctx| {
             let Some(mut batch) = actor.resolving.take() else { return };
@@ -351,7 +351,7 @@ impl PartitionActor {
         }
         let began = Instant::now();
         let (mut made, mut more) = (0, true);
-        // Where few callbacks may be undelivered, so that it is not many more.
+        // Small where few callbacks may be undelivered, so that there are not many more than that.
         let [_, outward] = self.setup.budget.whole();
         let chunk = usize::try_from(outward / 8).unwrap_or(CHUNK).clamp(1, CHUNK);
         while more && made < SLICE && began.elapsed().as_nanos() < SLICE_NANOS {
@@ -407,7 +407,7 @@ impl PartitionActor {
         self.setup.budget.made(size.entries, more);
     }
 
-    /// What comes now is of this time, as a replay says it.
+    /// What comes now is of this time, as in a replay.
     pub(super) fn step(&mut self, now: Nanos) {
         let first = self.effects.len();
         self.steps.pop_if(|(before, _)| *before == first);
@@ -447,7 +447,7 @@ impl PartitionActor {
         self.leave(false)
     }
 
-    /// All of it leaves, as one record where that is kept.
+    /// All effects leave, as one record where there is a log.
     fn leave(&mut self, last: bool) -> usize {
         let now = self.now();
         self.count();
@@ -456,12 +456,12 @@ impl PartitionActor {
         if let Some(entry) = &mut entry {
             entry.last = last;
         }
-        // Most of it: made once in the size that it gets.
+        // Most effects are events: room for them is made once.
         let number = entry.as_ref().map_or_else(|| events_of(&self.effects), |entry| entry.events);
         self.leave_with(now, entry, Vec::with_capacity(number as usize), weight)
     }
 
-    /// The same, behind these events; the record tells of them, too.
+    /// The same, after these events, which are in the record too.
     fn leave_with(&mut self, now: Nanos, entry: Option<Box<Entry>>, mut events: Vec<Event>, weight: i64) -> usize {
         let (mut items, mut turns) = (Vec::new(), Vec::new());
         let is_traced = self.traced.is_busy();
@@ -547,7 +547,7 @@ impl PartitionActor {
                 actor.route();
                 let line = |release| Outgoing::Callback(Callback::Released(Box::new(release)));
                 let again: Vec<_> = std::mem::take(&mut actor.again).into_iter().map(line).collect();
-                // They weigh something when they are lines.
+                // Their weight is counted when they are lines.
                 actor.setup.budget.made(again.len(), 0);
                 actor.deliver(again, Vec::new(), None, Vec::new(), 0);
             }));
@@ -556,7 +556,7 @@ impl PartitionActor {
     }
 }
 
-/// A submission is among them whose groups have to be looked up.
+/// A submission among them has groups that have to be looked up.
 pub(crate) fn has_unresolved(commands: &[Command]) -> bool {
     commands.iter().any(|command| match command {
         Command::Applications { new, .. } => new.iter().any(wants_groups),
@@ -564,7 +564,7 @@ pub(crate) fn has_unresolved(commands: &[Command]) -> bool {
     })
 }
 
-/// Only what operators told: none of it depends on a submission that waits for a directory, and they were told that it holds.
+/// Only what operators told: none of it depends on a submission that waits for a look-up, and they were told that it holds.
 pub(crate) fn is_of_operators(commands: &[Command]) -> bool {
     let is = |command: &Command| {
         use Command::{DrainOverdue, HoldHosts, NoteDrains, OperatorDrain, OrderQueues};
@@ -573,8 +573,8 @@ pub(crate) fn is_of_operators(commands: &[Command]) -> bool {
     !commands.is_empty() && commands.iter().all(is)
 }
 
-/// A request enters in small parts: submissions by what they cost, which is a matter of their groups, allocations and then
-/// releases by their number.
+/// A request is applied in small parts: submissions by their cost, which comes from their groups, then allocations and releases by
+/// their number.
 fn in_parts(command: Command) -> Vec<Command> {
     let (new, remove) = match command {
         Command::Applications { new, remove } if new.len() > 1 => (new, remove),

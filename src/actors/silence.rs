@@ -18,7 +18,7 @@ pub struct Silence {
     after: Cell<Duration>,
     /// The resource manager vouches for all nodes of the session.
     vouched: Cell<bool>,
-    /// Heartbeats for nodes are sent in this session: nothing else is a sign of life.
+    /// Heartbeats are sent for nodes in this session: nothing else counts as a sign of life.
     heartbeats: Cell<bool>,
     /// Where it is told who is silent, and the session.
     journal: Option<(Recipient<Post>, u64)>,
@@ -47,7 +47,7 @@ impl Silence {
         self.vouched.replace(vouched) != vouched
     }
 
-    /// A heartbeat came, for whichever node of the session. True where that ends that all are vouched for.
+    /// A heartbeat came for some node of the session. True where the nodes were vouched for until now.
     pub fn beat(&self) -> bool {
         self.heartbeats.set(true);
         self.vouch(false)

@@ -86,9 +86,9 @@ pub struct Topology {
     pub limits: Arc<Limits>,
     /// What has to come before requests are welcome.
     pub ready: Readiness,
-    /// Who tries a configuration or a change: each takes many times the memory of what was sent.
+    /// Places for trying a configuration or a change, which takes many times the memory of what was sent.
     pub trials: Places,
-    /// Who has a configuration read.
+    /// Places for reading a configuration.
     pub loads: Places,
     pool: Vec<ArbiterHandle>,
     next_home: AtomicUsize,
@@ -96,7 +96,7 @@ pub struct Topology {
     intake: Arc<Intake>,
     apart: OnceLock<numbering::Apart>,
     registry: Mutex<Registry>,
-    /// Logs that are being removed, by resource manager, while somebody listens.
+    /// Logs that are being removed, by resource manager.
     removals: Mutex<BTreeMap<Arc<str>, Arc<watch::Sender<()>>>>,
     kept: Mutex<Kept>,
     /// Of several servers: when resource managers first came, by the revision of etcd.
@@ -104,7 +104,7 @@ pub struct Topology {
     listed: Mutex<BTreeMap<u64, (RmEntry, Vec<PartitionEntry>)>>,
     defaults: Mutex<Defaults>,
     closing: AtomicBool,
-    /// Wakes who waits for that.
+    /// Wakes whoever waits for that.
     ending: Notify,
     no_reservations: AtomicBool,
     /// Where resource managers keep their logs; unset: nowhere.
@@ -271,8 +271,8 @@ impl Topology {
         lock(&self.registry).find(rm)
     }
 
-    /// As [`Topology::find`]. One that is not known here may have registered at another server just now: where there are several,
-    /// it is looked whether it has.
+    /// As [`Topology::find`]. Where there are several servers, one that is not known here may have registered at another just now:
+    /// that is found out first.
     ///
     /// # Errors
     /// That cannot be found out at present.
@@ -291,7 +291,7 @@ impl Topology {
         })?;
         let known = self.find(rm);
         if let Some(handle) = &known {
-            // What its actor was told is seen when it answers.
+            // When its actor answers, it has handled what it was told.
             let _ = handle.addr.send(Info).await;
         }
         Ok(known)
@@ -322,7 +322,7 @@ impl Topology {
         self.find_or_start(rm, false)
     }
 
-    /// The same, for telling its actor which server leads it: it is not forgotten as one for which nobody waits any more.
+    /// The same, to tell its actor which server leads it: it is not forgotten when nobody waits for it any more.
     pub fn find_or_keep(self: &Arc<Self>, rm: &str) -> Result<Arc<RmHandle>, Refusal> {
         self.find_or_start(rm, true)
     }
@@ -336,7 +336,7 @@ impl Topology {
         }))
     }
 
-    /// From now on nothing new is taken, streams get their last line, and whoever waits for something an answer.
+    /// The server ends: nothing new is taken from now on, streams get their last line, and whoever waits gets an answer.
     pub fn close(&self) {
         self.closing.store(true, Relaxed);
         self.ending.notify_waiters();
@@ -366,7 +366,7 @@ impl Topology {
 
     /// Until the server ends.
     pub async fn ends(&self) {
-        // First, so that an end in between wakes it.
+        // Registered before looking, so that an end in between is not missed.
         let ending = self.ending.notified();
         if !self.is_closing() {
             ending.await;
@@ -387,7 +387,7 @@ impl Topology {
         (self.launcher)(self.arbiter(home.wrapping_add(place)), setup)
     }
 
-    /// Starts one that stands still, and is linked to nothing.
+    /// Starts one that shows what another server leads, and is linked to nothing.
     pub(super) fn launch_still(&self, home: usize, place: usize, setup: PartitionSetup) -> PartitionHandle {
         Topology::launcher()(self.arbiter(home.wrapping_add(place)), setup)
     }
@@ -412,8 +412,8 @@ impl Topology {
         kept.note_sent(self.process.sent());
     }
 
-    /// A resource manager unregistered, or is known no more: what it sent of settings of the whole process goes with it. One that is only
-    /// away, or whose session was lost, comes again: what it has kept, such as events, is not to be discarded meanwhile.
+    /// A resource manager unregistered, or is forgotten: its settings of the whole process go with it. Not those of one that is away, or
+    /// whose session was lost: it comes back, and what its settings keep, such as events, must not be discarded meanwhile.
     pub(super) fn drop_settings(&self, rm: &str) {
         self.apply_settings(rm, &BTreeMap::new());
     }
@@ -435,8 +435,8 @@ impl Topology {
         lock(&self.registry).goes_on(rm);
     }
 
-    /// One that was Stopped long ago is known no more, and its log is to be removed: see [`Topology::removes`]. `None`: it was
-    /// Stopped anew since, or another actor has its place.
+    /// Forgets one that was Stopped long ago, whose log is to be removed: see [`Topology::removes`]. `None`: it was Stopped anew
+    /// since, or another actor has its place.
     pub(super) fn forgotten(&self, rm: &Arc<str>, addr: &Addr<RmActor>) -> Option<watch::Receiver<()>> {
         let mut registry = lock(&self.registry);
         // Before another actor can be made for it.
@@ -448,7 +448,7 @@ impl Topology {
         Some(removal)
     }
 
-    /// Nothing is there any more of a log that servers shared: its actor ends, unless it is told something else meanwhile.
+    /// Nothing of its log is in etcd any more: its actor ends, unless it is told something else meanwhile.
     pub fn gone(&self, rm: &str) {
         let handle = lock(&self.registry).let_go(rm);
         if let Some(handle) = handle {
@@ -459,14 +459,14 @@ impl Topology {
         self.begins_anew(rm);
     }
 
-    /// The log of a resource manager is to be removed: it is not until this is dropped.
+    /// The log of a resource manager is being removed until this is dropped.
     pub(super) fn removes(&self, rm: &Arc<str>) -> watch::Receiver<()> {
         let mut removals = lock(&self.removals);
         removals.retain(|_, removal| removal.receiver_count() > 0);
         removals.entry(rm.clone()).or_insert_with(|| Arc::new(watch::Sender::new(()))).subscribe()
     }
 
-    /// Until nothing of a log that is to be removed is there any more, whoever removes it.
+    /// Waits until the log of a resource manager is not being removed any more.
     pub(super) fn removed(&self, rm: &str) -> impl Future<Output = ()> + use<> {
         let removal = lock(&self.removals).get(rm).cloned();
         async move {
@@ -476,7 +476,7 @@ impl Topology {
         }
     }
 
-    /// Nobody waits for one that was never registered here: its actor is to end, unless it was told which server leads it.
+    /// Nobody waits for one that never registered here: its actor ends, unless it was told which server leads it.
     pub(super) fn forget(&self, rm: &str) -> bool {
         let mut registry = lock(&self.registry);
         let gone = registry.forget(rm);
@@ -504,8 +504,8 @@ impl Topology {
         }
     }
 
-    /// Of several servers: all resource managers that came before that of this partition are in the listing, so that nobody can
-    /// take its name from it.
+    /// All resource managers that came before that of this partition, at whichever server, are in the listing: nobody can take its
+    /// name from it.
     pub fn came_first(&self, entry: &PartitionEntry, listing: &Listing) -> bool {
         let listed: BTreeSet<&Arc<str>> = listing.rms.iter().map(|rm| &rm.id).collect();
         let came = lock(&self.came);

@@ -35,8 +35,8 @@ pub struct UgmActor {
 #[derive(Default)]
 pub struct Known {
     cache: GroupCache,
-    /// The directory could not be asked then, and is left alone for [`NEGATIVE`]: each attempt may take seconds, in which
-    /// what comes after a submission waits.
+    /// When the directory could not be asked. It is left alone for [`NEGATIVE`] then: an attempt may take seconds, in which all that
+    /// comes after a submission waits.
     unavailable: Option<(Nanos, Arc<str>)>,
 }
 
@@ -207,7 +207,7 @@ impl Handler<Resolve> for UgmActor {
         };
         Box::pin(looked_up.into_actor(self).map(move |(users, found), actor, _| {
             let now = actor.clock.now();
-            // What another directory said is for these submissions only.
+            // An answer of the directory before counts for these submissions only.
             let mut passing = Known::default();
             let known = if actor.resolver == resolver { &mut actor.known } else { &mut passing };
             known.end(&mut commands, answers, users, found, now);

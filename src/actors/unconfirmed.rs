@@ -79,7 +79,7 @@ impl Unconfirmed {
         sums.overdue.remove(&overdue(row));
     }
 
-    /// It has waited longer than the shim should take, or was sent again since.
+    /// It has waited for too long, or was sent again since it was first overdue.
     pub fn overdue(&self, row: &UnconfirmedRelease) {
         let overdue_before = &mut self.sums.borrow_mut().overdue;
         if overdue_before.is_empty() {
@@ -96,7 +96,7 @@ impl Unconfirmed {
         overdue_before.insert(overdue(row), row.clone());
     }
 
-    /// It may wait longer than it was to be: operators need not be told of it yet.
+    /// `rm.unconfirmedWarning` is longer now: it is not overdue yet.
     pub fn in_time(&self, row: &UnconfirmedRelease) {
         self.sums.borrow_mut().overdue.remove(&overdue(row));
     }
@@ -106,12 +106,12 @@ impl Unconfirmed {
         self.sums.borrow_mut().waiting.insert(app, addr);
     }
 
-    /// It has heard everything.
+    /// Nothing of it waits any more.
     pub fn heard_all(&self, app: &Arc<str>) {
         self.sums.borrow_mut().waiting.remove(app);
     }
 
-    /// The conversations that wait.
+    /// The conversations of applications that wait.
     pub fn waiting(&self) -> Vec<Addr<ApplicationActor>> {
         self.sums.borrow().waiting.values().cloned().collect()
     }

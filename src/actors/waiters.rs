@@ -55,7 +55,7 @@ impl Waiters {
         }
     }
 
-    /// The thing is gone, in this state. For whom that is what was waited for (`met`) has it; the others ask again.
+    /// The thing is gone, in this state. Conditions for which that is enough (`met`) hold; other waiters ask again.
     pub fn gone(&mut self, state: &str, met: impl Fn(Condition) -> bool) {
         for (condition, waiting) in std::mem::take(&mut self.0) {
             let said = if met(condition) { Answer::Met { state: state.to_owned() } } else { Answer::Gone };

@@ -151,7 +151,7 @@ impl Carrier {
         let claim = Claim::put(&self.etcd, self.keys.server(&self.me), me.json().into(), &[])
             .await
             .map_err(|why| wrong(&why))?;
-        // No start reads it there, until it is nowhere else.
+        // Under a name that no start reads, until it is nowhere else.
         let fresh = log::directory(&base.with_extension("exporting"), rm);
         let taken = self.take_out(rm, &fresh, journals, mark).await;
         if let Ok(claim) = claim {
@@ -192,7 +192,7 @@ impl Carrier {
             }
             Err(why) => (None, why),
         };
-        // Once this is written no removal comes through late.
+        // After this change no earlier removal can come through.
         let let_go = group.hand_over(None).await;
         let is_there = match &let_go {
             Ok(()) => Some(true),
@@ -237,7 +237,7 @@ impl Carrier {
         };
         let frames = follow::frames(&source).await.map_err(|why| why.to_string())?;
         let written = spawn_blocking(move || {
-            // First: a log without them would undrain what is drained.
+            // Before the log: without the journals it would undrain what is drained.
             for (internal, standing) in standings {
                 inherit(&journals, &internal, standing, now).map_err(|why| format!("its journal: {why}"))?;
             }

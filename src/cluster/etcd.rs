@@ -72,14 +72,14 @@ pub enum Trouble {
 pub struct If {
     /// The key.
     pub key: String,
-    /// Was last changed at this revision; 0: it is not there.
+    /// It was last changed at this revision; 0: it is not there.
     pub revision: i64,
 }
 
 /// A change of a transaction.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// A value, with the lease that it lives as long as; 0: none.
+    /// A value, with the lease with which it ends; 0: none.
     Put(String, Bytes, i64),
     /// All keys from one up to another.
     Delete(String, String),
@@ -405,8 +405,8 @@ impl Etcd {
         header.revision
     }
 
-    /// Waits for a transaction with a condition, unless another member leads etcd meanwhile: what was on its way to the one before is
-    /// not answered any more, whether it came through or not.
+    /// Waits for a transaction with a condition, until another member leads etcd: what was on its way to the one before is not answered
+    /// any more, whether it came through or not.
     async fn unless_lost<T>(
         &self,
         condition: Option<&If>,
@@ -464,7 +464,7 @@ impl Etcd {
     pub async fn keep_alive(&self, lease: i64) -> Result<Alive, Trouble> {
         let call = |channel| {
             let (tell, told) = mpsc::channel(4);
-            // The answer comes with the first word.
+            // etcd answers once the first message is there.
             let _ = tell.try_send(LeaseKeepAliveRequest { id: lease });
             let request = self.request(ReceiverStream::new(told));
             async move { Ok((tell, LeaseClient::new(channel).lease_keep_alive(request).await?)) }
@@ -498,7 +498,7 @@ impl Etcd {
         Ok(Watch { _tell: tell, answers: answers.into_inner(), url, token })
     }
 
-    /// Lets go what was before a revision.
+    /// Compacts: drops what was before a revision.
     ///
     /// # Errors
     /// See [`Trouble`].
@@ -577,20 +577,20 @@ pub struct Alive {
     lease: i64,
     tell: mpsc::Sender<LeaseKeepAliveRequest>,
     answers: Streaming<LeaseKeepAliveResponse>,
-    /// Opening said the first word.
+    /// Opening sent the first message.
     first: bool,
 }
 
 impl Alive {
-    /// Says once more that it is needed. False: it is over.
+    /// Keeps the lease alive. False: it is over.
     ///
     /// # Errors
     /// See [`Trouble`].
     pub async fn renew(&mut self) -> Result<bool, Trouble> {
         let silent = |why: String| Trouble::Silent(why);
         if !std::mem::take(&mut self.first) {
-            let word = LeaseKeepAliveRequest { id: self.lease };
-            self.tell.send(word).await.map_err(|_| silent("the connection broke".to_owned()))?;
+            let message = LeaseKeepAliveRequest { id: self.lease };
+            self.tell.send(message).await.map_err(|_| silent("the connection broke".to_owned()))?;
         }
         match timeout(PATIENCE, self.answers.message()).await {
             Err(_) => Err(silent(format!("nothing within {} s", PATIENCE.as_secs()))),
@@ -621,7 +621,7 @@ impl Watch {
             Ok(None) => Err(Trouble::Silent(format!("{}: the watch ended", self.url))),
             Ok(Some(answer)) if answer.compact_revision > 0 => Err(Trouble::Compacted),
             Ok(Some(answer)) if answer.canceled => {
-                // Releases of etcd word it differently where a token is over: the next call has a new one.
+                // Releases of etcd differ in the text about a token that expired: the next call has a new one.
                 self.token.store(None);
                 Err(Trouble::Silent(format!("{}: the watch was ended: {}", self.url, answer.cancel_reason)))
             }

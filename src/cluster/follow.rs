@@ -104,11 +104,11 @@ pub struct Followed {
 }
 
 enum ToFollower {
-    /// These values count, and none before the first that the head tells of; and where its newest snapshot stands.
+    /// More values that count, the first one of the head, and the place of its newest snapshot.
     Add(Vec<(u64, Bytes)>, u64, Option<Place>),
     /// This server leads from now on.
     Finish(oneshot::Sender<Box<Followed>>),
-    /// What it has led to is wanted.
+    /// Somebody wants to see what it has led to.
     View(oneshot::Sender<Option<Box<View>>>),
 }
 
@@ -141,7 +141,7 @@ pub struct Source {
     pub revision: i64,
     /// What snapshots have to say of themselves.
     pub title: Title,
-    /// Whom the events are told of what is applied.
+    /// Who is told the events of what is applied.
     pub listener: Option<Listener>,
 }
 
@@ -156,7 +156,7 @@ impl Following {
 
     /// The head is this one now, and these values of the log count.
     pub fn add(&self, values: Vec<(u64, Bytes)>, head: &Head) {
-        // Whoever is gone has said why.
+        // Where the follower has ended, it has said why.
         let _ = self.messages.send(ToFollower::Add(values, head.first, head.snapshots.last().map(|snap| snap.place)));
     }
 
@@ -185,7 +185,7 @@ pub(super) async fn test_pause(variable: &str) {
 }
 
 async fn run(source: Source, mut messages: UnboundedReceiver<ToFollower>, seen: Arc<Seen>) {
-    // Tests cannot write as much as takes a while to be read.
+    // Tests cannot write so much that reading it takes a while.
     test_pause("CALLBOARD_TEST_READ_MILLIS").await;
     let mut followed = loop {
         match load(&source).await {

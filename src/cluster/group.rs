@@ -23,11 +23,11 @@ use super::{
 };
 use crate::store::log::{Far, Place, WriteError, far, records};
 
-/// A change that takes longer is told.
+/// A change that takes longer is logged.
 const SLOW: Duration = Duration::from_millis(500);
 /// Records are sent so often, as long as etcd tells how far they are, before it counts as silent.
 const TRIES: usize = 3;
-/// Between two words on that.
+/// How often that is logged at most.
 const TOLD: Duration = Duration::from_secs(10);
 
 /// A value of the log: its number, the first record of which something is in it, its bytes.
@@ -64,7 +64,7 @@ pub struct Group {
     /// Bytes in etcd, and how many there may be.
     bytes: AtomicU64,
     max_bytes: u64,
-    /// When it was last told that etcd is slow.
+    /// When it was last logged that etcd is slow.
     slow: std::sync::Mutex<Option<Instant>>,
 }
 
@@ -82,8 +82,8 @@ struct Inner {
     sure: bool,
     /// Values of the log, oldest first.
     chunks: VecDeque<Chunk>,
-    /// With this revision of the head a part of a snapshot was put, and not answered: as long as the head is this one, it may come
-    /// through, and take the place of another that is newer.
+    /// A part of a snapshot was put while the head had this revision, and etcd did not answer: as long as the head is this one, the
+    /// part may still come through and replace a newer one.
     doubtful: Option<i64>,
 }
 
@@ -142,10 +142,10 @@ impl Group {
         self.gone.load(SeqCst)
     }
 
-    /// Another server may lead from now on; `next` before others.
+    /// Gives up the lead: another server may take it from now on, `next` before others.
     ///
     /// # Errors
-    /// As far as is known none does. This one may write on: where the change comes through all the same, that is refused.
+    /// As far as is known no other leads. This one may go on writing: if the change came through all the same, that is refused.
     pub async fn hand_over(&self, next: Option<String>) -> Result<(), Fault> {
         let mut inner = self.inner.lock().await;
         self.be_sure(&mut inner).await?;
@@ -182,7 +182,7 @@ impl Group {
         let is_gone = found.is_none();
         let read = found.and_then(|(value, revision)| Some((Head::read(&value).ok()?, revision)));
         match read {
-            // One that tells of less was there before: etcd was restored.
+            // A head with less than was known: etcd was restored.
             Some((head, revision))
                 if head.server == inner.head.server
                     && head.epoch == inner.head.epoch
@@ -256,7 +256,7 @@ impl Group {
         Err(Fault::Trouble(Trouble::Silent("an earlier change came through late".to_owned())))
     }
 
-    /// A change took so long: that etcd is slow is told now and then.
+    /// A change took so long. That etcd is slow is logged now and then.
     fn took(&self, time: Duration) {
         let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
         if time < SLOW || slow.is_some_and(|told| told.elapsed() < TOLD) {
@@ -400,7 +400,7 @@ impl Group {
         let head = Change::delete(&self.keys.head(&self.name));
         let changes = vec![Change::Delete(logs.0, logs.1), Change::Delete(snaps.0, snaps.1), head];
         self.txn(&mut inner, changes).await?;
-        // Nobody else leads it: the watch tells that it is gone.
+        // Nobody else leads it: the watch tells others that it is gone.
         self.depose();
         Ok(())
     }

@@ -48,7 +48,7 @@ impl Server {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// It can be reached: whoever takes a log out of etcd is there, and cannot.
+    /// It can be reached. The command that takes a log out of etcd has a key too, and cannot.
     pub fn has_door(&self) -> bool {
         !self.http.is_empty() || !self.grpc.is_empty()
     }
@@ -75,7 +75,7 @@ pub struct Head {
     pub index: u64,
     /// The oldest value of the log that counts.
     pub first: u64,
-    /// The newest; what is behind it does not count.
+    /// The newest; later values do not count.
     pub last: u64,
     /// Bytes of log and snapshots.
     pub bytes: u64,

@@ -51,7 +51,7 @@ impl Held {
         }
     }
 
-    /// Until it is there for the first time, or has heard that it may not be. For one who waits.
+    /// Waits until its key is there for the first time, or cannot be put. Only one may wait.
     pub async fn is_said(&self) {
         self.said.notified().await;
     }

@@ -51,7 +51,7 @@ impl Standby {
     pub async fn freshen(self: Arc<Self>) -> Vec<Fresh> {
         let mut state = self.state.lock().await;
         if state.looked.is_none_or(|at| at.elapsed() >= FRESH) {
-            // What takes longer is of use to the next who asks.
+            // If it takes longer, the result is for the next who asks.
             let _ = timeout(PATIENCE, self.look(&mut state)).await;
         }
         let fresh = |shown: &Shown| Fresh { rm: shown.rm.clone(), index: shown.index, lag: shown.current.elapsed() };

@@ -225,8 +225,8 @@ pub struct Status {
     pub r: Arc<str>,
     /// Open streams.
     pub streams: usize,
-    /// What is wrong with the files: what was damaged and no operator has settled, that they cannot be written, and lines of
-    /// the stored log that say nothing.
+    /// What is wrong with the files: damage that no operator has settled, that they cannot be written, and unreadable lines of
+    /// the stored log.
     pub faults: Vec<String>,
 }
 

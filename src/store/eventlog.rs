@@ -27,7 +27,7 @@ const SOURCE_RM: &str = "rm";
 /// An event as text.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// The time as it is written: text is compared by no one, and so every digit is kept.
+    /// The time as it is written: nothing compares it, and so every digit is kept.
     pub timestamp: Box<str>,
     /// Its name.
     pub name: Box<str>,

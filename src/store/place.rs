@@ -28,7 +28,7 @@ pub struct Place {
 
 #[derive(Debug, Default)]
 struct Last {
-    /// Files that were written to though they had no name any more. One that is being replaced may be so for a moment.
+    /// Files without a name that were open for writing. One that is being replaced may be so for a moment.
     nameless: BTreeSet<PathBuf>,
     told: Vec<String>,
 }
@@ -44,7 +44,7 @@ impl Place {
         Ok(Place { dir: dir.to_path_buf(), whole: fs::canonicalize(dir)?, known, last: Mutex::default() })
     }
 
-    /// What is gone: a file when it was so at the last look as well. It looks at all open files, and says in the log what is new.
+    /// What is gone; a file counts when it was gone at the last look too. Looks at all open files, and logs what is new.
     pub fn look(&self) -> Vec<String> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let mut faults: Vec<String> =

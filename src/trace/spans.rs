@@ -101,7 +101,7 @@ impl Traces {
         })
     }
 
-    /// Sends what waits for the collector, as far as that takes no longer than [`PATIENCE`].
+    /// Sends what waits for the collector, for half a second at most.
     pub fn end(&self) {
         if let Some(source) = self.0.get() {
             let _ = source.provider.shutdown_with_timeout(PATIENCE);

@@ -27,7 +27,7 @@ pub struct Backlog {
     end: u64,
     events: usize,
     limit: usize,
-    /// What is used where events do not tell, numbered.
+    /// Points of usage, numbered.
     points: VecDeque<(u64, Arc<UsagePoint>)>,
     /// Number of the last point.
     number: u64,
@@ -109,7 +109,7 @@ impl Backlog {
     /// Adds a point behind what waits. Its id is set here.
     pub fn point(&mut self, point: UsagePoint) {
         self.seal_lost();
-        // No piece has it in its middle.
+        // So that it lies between two pieces.
         self.seal();
         self.counts |= point.log().is_some();
         self.number += 1;
@@ -122,7 +122,7 @@ impl Backlog {
         self.points.iter().cloned().collect()
     }
 
-    /// Usage goes on to be known although its events are lost.
+    /// Keeps usage known although its events are lost.
     fn lose(&mut self, slice: &EventSlice) {
         let times = || slice.events().iter().map(|event| event.at);
         let (from, to) = (times().min().unwrap_or(Nanos::ZERO), times().max().unwrap_or(Nanos::ZERO));

@@ -1,6 +1,6 @@
 //! The durable store as `EventActor` drives it: one blocking job at a time owns the writer, and events wait in a bounded
-//! backlog meanwhile. Waiting for the disk is a job of its own, which does not hold the writer, so that what a kill would
-//! take is written in time however slow the disk is. Nothing here ever blocks the arbiter.
+//! backlog meanwhile. Flushing is a job of its own, which does not hold the writer: however slow the disk is, events reach the
+//! kernel in time, and a kill does not cost them. Nothing here blocks the arbiter.
 
 use std::{
     ops::Range,
@@ -39,8 +39,7 @@ pub struct Durable {
     writer: Option<Writer>,
     backlog: Backlog,
     settings: StoreSettings,
-    /// The settings in force are known: they come with a registration, or at a start with those that are kept, and events after that.
-    /// Before that nothing is deleted.
+    /// The settings in force are known, with a registration or from what was kept. Before that nothing is deleted.
     settled: bool,
     /// Something was written and not handed on to be flushed.
     dirty: bool,
@@ -60,9 +59,9 @@ pub struct Durable {
     doubt: Option<Arc<str>>,
     /// Ids below this are reserved.
     reserved: u64,
-    /// Lines that are not written yet, and whether they are to be there instead of all others.
+    /// Lines that are not written yet, and whether they replace all that are there.
     rows: (Vec<Row>, bool),
-    /// A job that is under way has lines that are not among those any more.
+    /// The job under way has lines that were replaced since.
     outdated: bool,
     /// Who waits for the store to be closed.
     closing: Vec<oneshot::Sender<Result<(), Arc<str>>>>,
@@ -155,7 +154,7 @@ impl Durable {
     ) -> Result<(Durable, u64, Vec<Option<Row>>), OpenError> {
         let (opened, now) = (events::open(directory, beside, limits(&settings), clock)?, clock.now);
         let mut backlog = Backlog::new(opened.gap.as_ref().map_or(opened.next, |gap| gap.from), LIMIT);
-        // Nothing is used in a process that begins; a clock that was set back does not make it end before it ended.
+        // Nothing was used while no process ran; where the clock was set back that time is empty.
         let (seen, killed) = opened.before.unwrap_or((now, false));
         let reason = if killed { PointReason::Killed } else { PointReason::Stopped };
         let (from, to) = (seen.min(now), now);
@@ -267,8 +266,7 @@ impl Durable {
         let writer = self.writer.take()?;
         self.pruned = Instant::now();
         let pieces = self.backlog.all();
-        // That a process began also matters where nothing happens in it: what was used before has ended. Only an empty store needs
-        // no word of it.
+        // A process that begins ends what was used before, also where nothing happens in it: only an empty store needs no point.
         let fresh = pieces.is_empty() && self.reader.extent().is_none();
         let points = if fresh { Vec::new() } else { self.backlog.points() };
         Some(Job::Write(Box::new(Write {
@@ -407,7 +405,7 @@ impl Durable {
         self.reader.extent().map_or(self.backlog.first(), |(lowest, _)| lowest)
     }
 
-    /// Events from an id on that are not in memory for other reasons.
+    /// Events from an id on, from the backlog or the disk.
     pub fn read(&mut self, from: u64, events: usize) -> Source {
         let written = self.backlog.first();
         if from >= written {
@@ -430,13 +428,12 @@ impl Durable {
         move || waits.map_or_else(|| reader.gap_at(id), Ok)
     }
 
-    /// Usage is not told by events for a while, and changed by that.
+    /// Usage changed in a time without events.
     pub fn point(&mut self, point: UsagePoint) {
         self.backlog.point(point);
     }
 
-    /// As [`Durable::read`], with what tells usage. Without an id, from a place where usage is told, if possible not
-    /// after `since`.
+    /// As [`Durable::read`], with points of usage. Without an id it begins where usage is known, if possible not after `since`.
     pub fn read_usage(&mut self, from: Option<u64>, since: Nanos, events: usize) -> UsageSource {
         let written = self.backlog.first();
         let from = from.unwrap_or_else(|| self.reader.begin_before(since).unwrap_or(written).min(written));

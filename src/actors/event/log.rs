@@ -1,4 +1,4 @@
-//! Reading and following the log, from the disk over the memory to what is still to come, and its end.
+//! Reading and following the log, first from the disk, then from memory, then as it comes; and its end.
 
 use std::{fmt::Display, ops::Range, sync::Arc};
 

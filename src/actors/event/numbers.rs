@@ -1,7 +1,7 @@
 //! Where the events of a resource manager are by the ids that its log gives them (see [`crate::messages::event`]): ranges of
-//! the server's log in which they are counted. A range begins where counting on from the one before would be wrong, and now
-//! and then, so that not much has to be counted. One that begins with an id that was there before takes the place of what was
-//! from that id on: a log that is applied once more gives the same events again, and one that was set back has others.
+//! the server's log in which they are counted. A range begins where counting on from the one before would be wrong, and after
+//! [`EACH`] events, so that a reader need not count many. A range that begins with an id which was there before replaces all from
+//! that id on: a log that is replayed gives the same events again, and one that was set back gives others.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -66,7 +66,7 @@ impl Numbers {
         let mut numbers = Numbers { written: rows.len(), damaged, ..Numbers::default() };
         for row in rows {
             let Some(Row { rm, id, at }) = row else {
-                // Whatever ended or began there: nobody is counted on from before it.
+                // A damaged line may have ended or begun any range: none goes on over it.
                 numbers.of.values_mut().for_each(|known| known.end(place));
                 continue;
             };
@@ -94,7 +94,7 @@ impl Numbers {
         self.once
     }
 
-    /// This is the next id of a resource manager; `None`: that is to be seen.
+    /// Sets the next id of a resource manager; `None`: it is not known.
     pub fn stands(&mut self, rm: &Arc<str>, next: Option<u64>) {
         let once = self.once;
         let known = self.of.entry(rm.clone()).or_default();
@@ -193,7 +193,7 @@ impl Numbers {
     pub fn find(&self, rm: &str, look: Look, lowest: u64) -> Option<Numbered> {
         let known = self.of.get(rm)?;
         let next = known.next?;
-        // Of a log that was set back, what is beyond its end is gone.
+        // What lies beyond the end of a log that was set back is gone.
         let kept = known.ranges.partition_point(|range| range.at < lowest)
             ..known.ranges.partition_point(|range| range.id < next);
         let kept = known.ranges.get(kept).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The ring: the newest events, in the blocks in which they came (EVT-070 to EVT-072).
 //!
-//! A slice's events arrive as one vector of thousands and stay in it: recording them moves a pointer, forgetting them
-//! drops whole blocks, and whoever reads or stores them shares the block. Small batches are gathered in the last block,
+//! The events of a slice of scheduling arrive as one vector of thousands and stay in it: recording them moves a pointer, forgetting
+//! them drops whole blocks, and whoever reads or stores them shares the block. Small batches are gathered in the last block,
 //! so that an idle scheduler does not keep a block per event. What a front block holds beyond the capacity is not
 //! shown; it is less than [`BLOCK`] events.
 
@@ -29,7 +29,7 @@ pub struct Ring {
     capacity: u64,
     /// What was used before `lowest`, where that is kept.
     before: Option<Usage>,
-    /// What is used where the events from `lowest` on do not tell, in the order of their ids.
+    /// Points of usage from `lowest` on, in the order of their ids.
     points: VecDeque<Arc<UsagePoint>>,
 }
 

@@ -31,7 +31,7 @@ struct Stream {
     host: IpAddr,
     view: StreamView,
     queue: Arc<StreamQueue>,
-    /// Reads the log where it falls behind, so that being cut off is nothing to it.
+    /// A follower: where it falls behind it reads the log, so that cutting it off costs it nothing.
     follows: bool,
     /// The events of this resource manager only, with the ids of its log.
     rm: Option<Arc<str>>,
@@ -68,7 +68,7 @@ impl Streams {
     fn add(&mut self, host: IpAddr, view: StreamView, follows: bool, rm: Option<Arc<str>>) -> StreamReader {
         let (queue, reader) = StreamQueue::new(BACKLOG);
         if self.ended {
-            // A follower that was caught while it read up.
+            // A follower may have been reading the log when the streams ended.
             queue.stop();
         }
         self.open.push(Stream { host, view, queue, follows, rm });
@@ -112,7 +112,7 @@ impl Streams {
             first = block.end();
             let Some(slice) = EventSlice::of(&block, block.first, first) else { continue };
             let batch = Arc::new(Batch::new(slice));
-            // Whoever is too slow reads on.
+            // Whoever is too slow goes on by reading the log.
             self.forget(|stream| follows(stream) && !stream.queue.push(&batch));
         }
     }

@@ -1,4 +1,4 @@
-//! What tells usage over time: the log, and what happened while events were off.
+//! Usage over time: what the events of the log do not tell is kept as points.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl UsageGaps {
         }
     }
 
-    /// Events are turned on or off; what to remember of the time without.
+    /// Events are turned on or off. Gives the point for a time without them.
     pub fn switch(&mut self, on: bool, now: Nanos) -> Option<UsagePoint> {
         let point = self.open(0, now);
         self.off = (!on).then(|| (now, Usage::counting(self.counts)));
@@ -92,7 +92,7 @@ impl UsageGaps {
     }
 }
 
-/// What is used when something begins that was there before.
+/// A point with what something uses that was there before this process.
 pub fn begin(rows: Vec<(UsageKey, Resource)>, at: Nanos) -> UsagePoint {
     UsagePoint { id: 0, reason: PointReason::Begin, from: at, to: at, rows, relative: true }
 }

@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// Lines of the stored log that say nothing and are remembered at most.
+/// Unreadable lines of the stored log that are remembered at most.
 const MAX_FAULTS: usize = 100;
 /// Hosts of one undrain that are looked at, at most.
 const MAX_HOSTS: usize = 1 << 20;
@@ -38,16 +38,16 @@ pub struct Loaded {
     pub records: Vec<Record>,
     /// What was found damaged, now or before, and no operator has settled.
     pub damage: Vec<String>,
-    /// Lines of the log that say nothing, each with its place.
+    /// Unreadable lines of the log, each with its place.
     pub faults: Vec<String>,
     /// Where drains may be lost, since the log is missing, not read yet, or was damaged and no operator has settled that: when each
     /// host was undrained last, as far as the log tells.
     pub undrained: Option<BTreeMap<Arc<str>, Nanos>>,
-    /// Some of it is not known yet, and why: files cannot be opened, and it is to be tried again.
+    /// Why some of it is not known yet: files cannot be opened, which is tried again.
     pub passing: Option<String>,
 }
 
-/// Reads a directory. The newest `keep` events are given back. Nothing that is found there stops the start: it is told.
+/// Reads a directory, and gives the newest `keep` events. Whatever is wrong there is reported, and never stops the start.
 pub fn load(dir: &Path, settings: Settings, keep: usize) -> Loaded {
     let at = stamp();
     // Before the journal's own files are mended: that is done once.
@@ -92,7 +92,7 @@ pub fn load(dir: &Path, settings: Settings, keep: usize) -> Loaded {
     }
     let faults = faults.finish();
     if !damage.is_empty() && !faults.is_empty() {
-        // They are new, as the lines are. Where they cannot be written they are told all the same.
+        // They are new, as the lines are. Where they cannot be written, they are reported all the same.
         let _ = journal::report(dir, &at, &faults);
     }
     let (orders, found) = mend_orders(dir, &at, orders, passing.is_some());

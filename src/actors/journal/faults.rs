@@ -19,7 +19,7 @@ struct Inner {
     damage: Vec<String>,
     /// The last write failed.
     failing: Option<String>,
-    /// Lines of the log that say nothing.
+    /// Unreadable lines of the log.
     lines: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ impl Faults {
         inner.damage.extend(damage);
     }
 
-    /// The last write failed for this reason, or not. True where that is new.
+    /// The last write failed for this reason, or succeeded. True where that changed.
     pub(super) fn failing(&self, why: Option<&str>) -> bool {
         let mut inner = self.inner();
         let new = inner.failing.as_deref() != why;

@@ -1,5 +1,5 @@
-//! The journal of a partition whose log came from another server, in the data directory of one that is stopped: it agrees with what
-//! operators told that server, before it is asked what holds.
+//! The journal of a partition whose log is carried from another server into the data directory of a stopped one: what operators told
+//! there is written into it before it is next read.
 
 use std::{collections::BTreeSet, path::Path};
 

@@ -1,4 +1,4 @@
-//! The journal in memory: the newest events, and what a reader needs who comes after they were dropped.
+//! The journal in memory: the newest events, and what a reader needs of those that were dropped.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -8,7 +8,7 @@ use crate::{
     store::eventlog::Record,
 };
 
-/// Bytes of the events that are kept at most: one tells of all hosts that drain at a time, by their names.
+/// Bytes of the events that are kept at most: a single one may name all hosts that are drained at a time.
 const MOST: usize = 64 << 20;
 
 /// See the module.
@@ -93,8 +93,8 @@ impl Log {
     }
 
     /// All that is kept, in order. After `truncate` come the newest `restart` and `resource-define`, where they were dropped. The newest
-    /// `restart` has the ranks and hosts of now, as the resource set is that of now: readers look up there whom a rank names, and most
-    /// hosts come later than it. Where it was dropped it has what was online after the last event that was, so that what follows leads to now.
+    /// `restart` has the present ranks and hosts: readers look up there which host a rank is, and most hosts came later than it. One that
+    /// was dropped has what was online after the last event that was dropped too, so that the events behind it lead to the present.
     pub fn history(&self, r: &Arc<str>, ranks: &IdSet, nodelist: &HostList) -> Vec<Piece> {
         let newest = self.restart.as_ref().map(|(number, _)| *number);
         let mark = self.entries.front().filter(|(_, record)| &*record.name == "truncate").map(|(number, _)| *number);

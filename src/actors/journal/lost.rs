@@ -1,4 +1,5 @@
-//! What operators told, and the files lack or do not say yet: the log of a session that goes on knows it, and it holds.
+//! What operators told and the files of the journal lack, or were not read for yet: the log of a session that goes on has it, and it
+//! holds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,8 +7,8 @@ use super::*;
 use crate::{domain::words::plural, messages::journal::KeepOrders};
 
 impl JournalActor {
-    /// What operators told as the files and a session know it together: files that are missing, damaged or not read yet do not say
-    /// that something was never drained or stopped, and what was in them holds. It does from now on, and is written when it can be.
+    /// Adds what a session has of what operators told to what the files have: files that are missing, damaged or not read yet do not
+    /// mean that nothing was drained or stopped. It holds from now on, and is written when that is possible.
     pub(super) fn restore_lost(&mut self, own: Standing, ctx: &mut Context<Self>) -> Vec<Output> {
         let (known, mut missed, mut out) = (self.journal.held_hosts(), Vec::new(), Vec::new());
         let mut add = |file: &str, what: String| {
@@ -38,7 +39,7 @@ impl JournalActor {
         out
     }
 
-    /// What holds elsewhere holds here: it has happened, as what a node does has.
+    /// What was told elsewhere has happened, like what a node does: it holds here too.
     pub(super) fn agree(&mut self, Agree { nodes, hosts, notes }: &Agree) -> Vec<Output> {
         let (now, mut out) = (self.now(), Vec::new());
         self.journal.meet(hosts, now);
@@ -65,7 +66,7 @@ impl JournalActor {
         });
         ctx.wait(report.into_actor(self).map(|reported, actor, _| {
             let reported = reported.unwrap_or_else(|error| Err(error.to_string()));
-            // Where the report cannot be written it is told by this process all the same.
+            // Where the report cannot be written this process reports it all the same.
             let _ = actor.written((reported, told));
         }));
     }

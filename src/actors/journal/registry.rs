@@ -100,8 +100,8 @@ impl Journals {
         self.started().values().filter_map(|started| started.addr.silent()).collect()
     }
 
-    /// The internal name of a partition that is not there and has a journal: by that name, or by its plain one where no other that is
-    /// not there has it.
+    /// The internal name of a partition that is gone and has a journal, found by that name, or by its plain name where no other
+    /// partition that is gone has that.
     ///
     /// # Errors
     /// The internal names of those that have one, where it is none of them, or not clear which.
@@ -122,7 +122,7 @@ impl Journals {
         }
     }
 
-    /// This resource manager is known no more: journals of which nobody would miss anything end with their last message.
+    /// This resource manager is forgotten: journals of which nobody would miss anything end with their last message.
     pub fn forget(&self, rm: &str) {
         self.started().retain(|partition, journal| !is_of(rm, partition) || journal.held.load(Ordering::Acquire));
     }

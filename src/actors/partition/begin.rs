@@ -1,4 +1,4 @@
-//! How a partition comes to be. Thousands of queues are made, and written down, on another thread: those that share the partition's
+//! How a partition begins. Thousands of queues are made, and recorded, on another thread, so that others on the partition's thread
 //! have their turn meanwhile.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::{
     metrics::Metrics,
 };
 
-/// More queues and names in limits than that take longer than others should wait.
+/// More queues and names in limits than this take longer to make than others should wait.
 pub(super) const FEW: usize = 256;
 
 /// What it begins with.
@@ -69,7 +69,7 @@ impl Begin {
     }
 }
 
-/// What another thread has done: a panic there is one of this thread. `None`: the process ends.
+/// The result of another thread, whose panic goes on here. `None`: the process ends.
 pub(super) fn done<T>(work: Result<T, JoinError>) -> Option<T> {
     match work {
         Err(error) if error.is_panic() => panic!("work on a partition failed: {error}"),

@@ -1,5 +1,5 @@
-//! The conversations of a partition: one actor per live node, per live queue since something was first told to it, and per live
-//! application since somebody first waited for it or a release of it for the shim, on the partition's arbiter. Effects are
+//! The conversations of a partition, on its arbiter: one actor per live node, one per live queue from the first message to it, and
+//! one per live application from the first release that waits for the shim, or from the first who waits for it. Effects are
 //! collected by receiver and handed over once per batch or slice.
 
 use std::{collections::BTreeMap, rc::Rc, sync::Arc};
@@ -33,7 +33,7 @@ use crate::{
 };
 
 pub(super) type Id = Arc<str>;
-/// Nobody comes to most of many thousands.
+/// Most of many thousands never get a message.
 pub(super) type Queues = Talkers<QueueActor>;
 
 /// See the module.
@@ -101,7 +101,7 @@ impl Conversations {
         [self.apps.actors(), self.queues.actors(), self.nodes.len()]
     }
 
-    /// `told`: the application whose state was told last, and that.
+    /// `told`: the application whose state the shim was told last, and that state.
     pub(super) fn app(&mut self, (at, effect): (Nanos, AppEffect), told: Option<&(Id, AppState)>, waits: &mut Waits) {
         let app = app_of(&effect).clone();
         match effect {
@@ -182,7 +182,7 @@ impl Conversations {
     /// Hands over what was collected.
     pub(super) fn flush(&mut self, now: Nanos) {
         for (app, effects) in std::mem::take(&mut self.app_updates) {
-            // Without an actor nothing waits that could be confirmed.
+            // An application without an actor has nothing that could be confirmed.
             let begins = effects.iter().any(|(_, effect)| matches!(effect, AppEffect::Unconfirmed { .. }));
             let addr = if begins { self.app_actor(&app) } else { self.apps.get(&app) };
             if let Some(addr) = addr {
@@ -317,7 +317,7 @@ impl Conversations {
     pub(super) fn unconfirmed(&self) -> impl Future<Output = Vec<UnconfirmedRelease>> + use<> {
         let unconfirmed = self.unconfirmed.clone();
         async move {
-            // Conversations that were told of something before have their turn first: who waits then is known.
+            // Conversations with messages in their mailboxes have their turn first, so that those that wait are known.
             tokio::task::yield_now().await;
             let asked: Vec<_> = unconfirmed.waiting().iter().map(|addr| addr.send(GetUnconfirmed)).collect();
             let mut all: Vec<UnconfirmedRelease> =

@@ -1,5 +1,5 @@
-//! A partition and its journal: the session begins with what operators drained before, nodes are told of batch by batch,
-//! the session ends.
+//! What a partition and its journal tell each other: the session begins with what operators drained before, what happens to nodes
+//! is told batch by batch, and the session ends.
 
 use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// A journal that has not answered by then is told of, and by every further time like it.
+/// How often it is logged that the journal has not answered yet.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// See the module.
@@ -57,7 +57,7 @@ impl Link {
 
     /// Takes note of what happened to a node.
     pub(super) fn note(&mut self, effect: &NodeEffect) {
-        // That a node lives is heard by its conversation.
+        // Signs of life go to the conversation of the node.
         if self.journal.is_some() && !matches!(effect, NodeEffect::Seen { .. }) {
             self.facts.push(Fact::Node(effect.clone()));
         }
@@ -84,8 +84,8 @@ impl Link {
     }
 }
 
-/// What the journal says of a session that begins. Without it nodes that operators drained would get allocations, so it is
-/// waited for however long it takes, and told of in the log.
+/// The answer of the journal to a session that begins. It is waited for however long it takes, or nodes that operators drained would
+/// get allocations.
 async fn answered(asked: Request<JournalActor, Begin>, partition: Arc<str>) -> Result<Standing, MailboxError> {
     let mut asked = pin!(asked);
     loop {

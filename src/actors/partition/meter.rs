@@ -61,7 +61,7 @@ struct Mistakes {
 }
 
 impl Mistakes {
-    /// Of so many the log says which they were.
+    /// How many of them the log names.
     const NAMED: usize = 10;
     const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -125,7 +125,7 @@ impl Meter {
         }
     }
 
-    /// Counts an effect. `partition` is as it was left by all effects of the batch.
+    /// Counts an effect. `partition` is as all effects of the batch have left it.
     pub(super) fn note(&mut self, effect: &Effect, partition: &Partition) {
         if self.metrics.is_none() {
             if let Effect::Callback(Callback::RejectedAllocation { key, app, reason }) = effect {

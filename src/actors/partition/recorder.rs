@@ -29,7 +29,7 @@ pub struct Recorder {
     digest: Digest,
     took: Duration,
     permits: Vec<Permit>,
-    /// Commands were written down, which nobody can derive.
+    /// Commands were written down: nobody can derive those.
     urgent: bool,
     outlet: Arc<Outlet>,
 }
@@ -92,7 +92,7 @@ impl Recorder {
         self.took += time;
     }
 
-    /// The request is given back when it is recorded.
+    /// The credits of the request come back when it is recorded.
     pub fn hold(&mut self, permit: Option<Permit>) {
         self.permits.extend(permit);
     }

@@ -98,10 +98,10 @@ fn held(orders: &Orders) -> Held<'_> {
     orders.iter().filter_map(|(path, order)| Some((path, order.as_ref()?))).collect()
 }
 
-/// What makes those orders of these.
-fn difference(these: &Held<'_>, those: &Held<'_>) -> Orders {
-    let gone = these.keys().filter(|path| !those.contains_key(*path)).map(|path| (Arc::clone(path), None));
-    let new = those.iter().filter(|(path, order)| these.get(*path) != Some(*order));
+/// The change that turns `from` into `to`.
+fn difference(from: &Held<'_>, to: &Held<'_>) -> Orders {
+    let gone = from.keys().filter(|path| !to.contains_key(*path)).map(|path| (Arc::clone(path), None));
+    let new = to.iter().filter(|(path, order)| from.get(*path) != Some(*order));
     gone.chain(new.map(|(path, order)| (Arc::clone(path), Some(Arc::clone(order))))).collect()
 }
 

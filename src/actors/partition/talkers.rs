@@ -1,4 +1,4 @@
-//! Things of one kind, of which most have nobody to talk to: an actor begins when something is to be told to it.
+//! Things of one kind, most of which need no conversation: an actor starts with the first message to it.
 
 use actix::prelude::*;
 use rustc_hash::FxHashMap;

@@ -71,7 +71,7 @@ impl PartitionActor {
     }
 
     fn end(&mut self, ctx: &mut Context<Self>) {
-        // What still waited is answered by a partition that takes nothing any more.
+        // Batches that still waited are answered by a partition that takes nothing any more.
         let now = self.now();
         let begun = self.rest.take().map(|(_, rest)| rest).into_iter().chain(self.resolving.take());
         for batch in begun.chain(std::mem::take(&mut self.inbox)) {

@@ -18,9 +18,9 @@ use crate::{
     trace::{Exemplar, Point, Side, Span},
 };
 
-/// Names that are known as part of a trace at most: the oldest are forgotten.
+/// Names that are remembered as part of a trace at most: the oldest are forgotten.
 const KNOWN: usize = 16_384;
-/// Names of one request that are.
+/// Names that are remembered of one request at most.
 const NAMED: usize = 128;
 /// Replacements that are followed at most.
 const SWAPS: usize = 1_024;
@@ -117,7 +117,7 @@ impl Traced {
         self.steps.last().map(|span| span.point().exemplar())
     }
 
-    /// The shim confirms releases: a replacement has to do with the request that does it, whether that is traced or not.
+    /// The shim confirms releases: the span of a replacement is linked to the request that does, where that is traced.
     fn confirm(&mut self, commands: &[Command], by: Option<&Point>) {
         let releases = commands.iter().filter_map(|command| match command {
             Command::Allocations { releases, .. } => Some(releases),
@@ -134,7 +134,7 @@ impl Traced {
         }
     }
 
-    /// An effect is about to leave; `partition` is as it was left by all of them.
+    /// An effect is about to leave; `partition` is as all effects have left it.
     pub(super) fn note(&mut self, effect: &Effect, partition: &Partition) {
         match effect {
             Effect::Event(event) => self.event(event),

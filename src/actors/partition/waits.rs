@@ -1,5 +1,5 @@
-//! Those who wait for something of this partition: which things have waiters, so that their conversations are told how
-//! they are, and the waiters of what is not there yet. Where nobody waits, nothing of this costs anything.
+//! Those who wait for something of this partition: which things have waiters, so that their conversations are told how these
+//! things are, and the waiters of what is not there yet. Where nobody waits, this costs nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,10 +29,10 @@ use crate::{
     },
 };
 
-/// Queues for which somebody waits are looked at so long after something changed, all at once: what is in them and what is
-/// left of their limits changes with every allocation below.
+/// Queues for which somebody waits are looked at all at once, so long after something changed: what is in them, and what is
+/// left of their limits, changes with every allocation below.
 const LOOK: Duration = Duration::from_millis(100);
-/// However many they are, looking at them takes one part in so many of the time.
+/// However many these queues are, looking at them takes one part in so many of the time.
 const SHARE: u32 = 50;
 
 /// How a thing is.

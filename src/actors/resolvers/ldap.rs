@@ -29,7 +29,7 @@ pub const TOTAL: Duration = Duration::from_secs(10);
 /// Users that are looked up at once, over one connection.
 const AT_ONCE: usize = 16;
 
-/// A failure that took less is no reason not to ask again at once.
+/// A failure after less than this does not keep the directory from being asked again at once.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 type Answer = Result<Groups, Arc<str>>;
@@ -39,7 +39,7 @@ type Answer = Result<Groups, Arc<str>>;
 pub struct Found {
     /// One for each user, in their order.
     pub answers: Vec<Answer>,
-    /// The directory kept us waiting and failed: it is to be left alone for a while. A quick refusal is none of this.
+    /// The directory failed after a long wait: it is left alone for a while. A quick refusal does not count.
     pub unavailable: Option<Arc<str>>,
 }
 
@@ -83,8 +83,8 @@ pub fn unknown(user: &str, why: &str) -> Arc<str> {
     format!("groups of user '{user}' not found: {why}").into()
 }
 
-/// One connection: bind, then a search for each user, many at once. An error of the connection ends it for those that are left; what the
-/// directory refuses it refuses of one. `step`: how long each answer may take.
+/// One connection: bind, then a search for each user, many at once. An error of the connection fails all that are left, a refusal of
+/// the directory only its user. `step`: how long each answer may take.
 async fn session(
     settings: &LdapSettings,
     users: &[Arc<str>],
@@ -132,7 +132,7 @@ async fn session(
         done?;
     }
     drop(searches);
-    // The answers are there: what becomes of the connection does not matter any more.
+    // The answers are there: the connection no longer matters.
     let _ = timeout(STEP, ldap.unbind()).await;
     driven.abort();
     Ok(())

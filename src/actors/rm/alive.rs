@@ -20,18 +20,18 @@ use crate::{
 /// How often the actor looks whether its shim reads its callbacks.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// After so many times of [`LOOK`] without credits it is told.
+/// After so many times [`LOOK`] without credits it is logged.
 const UNREAD: u32 = 10;
 
 /// The part of its bound by which a log may grow beyond it before nothing is taken that adds to it.
 const CROWDED: u64 = 4;
 
 impl RmActor {
-    /// From now on it is looked every second how far the shim has what was sent, and noticed when it does not read.
+    /// From now on the actor looks every second how far the shim has read, and notices when it does not.
     pub(super) fn watch(&self, ctx: &mut Context<Self>) {
         ctx.run_interval(LOOK, |actor, ctx| {
             if !actor.streams.none() {
-                // So that what counts as undelivered is no older than that, also while nothing new is delivered.
+                // What counts as undelivered is no older than that, also while nothing new is delivered.
                 actor.pump(ctx);
             }
             actor.note_delivered(ctx);
@@ -53,7 +53,7 @@ impl RmActor {
         }
     }
 
-    /// A shim that does not read stops its own placements: somebody should be told.
+    /// A shim that does not read stops its own placements, which is logged.
     fn notice_unread(&mut self) {
         match self.unread() {
             None => self.unread_for = 0,
@@ -70,7 +70,7 @@ impl RmActor {
         }
     }
 
-    /// Placements that had to wait go on with the little that is left, where the shim does not read the rest.
+    /// Wakes placements for the few credits that are left, where the shim does not read the rest.
     fn go_on_with_little(&self) {
         let waits = |session: &&Session| session.budget.pressure() == Pressure::High;
         self.session.iter().filter(waits).for_each(Session::wake);
@@ -90,8 +90,7 @@ impl RmActor {
         Some(Kind::ALL.into_iter().filter_map(of_kind).collect::<Vec<_>>().join(", "))
     }
 
-    /// A log that is kept elsewhere has no room for what can wait: nothing new is placed until it has. Where it grows all the same,
-    /// by what comes in, that stops as well.
+    /// Nothing new is placed while a log in etcd is too large. Where it grows all the same, by what comes in, that is refused too.
     fn notice_full(&mut self, ctx: &mut Context<Self>) {
         let Some(far) = self.far.as_ref().filter(|_| self.session.is_some()) else { return };
         let (bytes, most) = far.room();
@@ -122,7 +121,7 @@ impl RmActor {
         self.for_room = MakingRoom::default();
     }
 
-    /// Nothing new is placed while the log takes nothing, or is to grow no more: nobody could be told of it.
+    /// Nothing new is placed while the log takes nothing or has no room: nobody could be told of it.
     pub(super) fn hold_placements(&self) {
         let Some(session) = &self.session else { return };
         let held = self.full.is_some() || self.log.as_ref().is_some_and(|log| log.failing().is_some());
@@ -131,7 +130,7 @@ impl RmActor {
         }
     }
 
-    /// Passes a heartbeat on. Only partitions know whether a node that it names is there: until one was, they are asked.
+    /// Passes a heartbeat on. Only partitions know whether a node that it names is there: they are asked until one was.
     fn beat(&self, beat: Heartbeat, ctx: &mut Context<Self>) {
         let Some(session) = &self.session else { return };
         let signs = Signs::Of(beat.nodes);
@@ -184,7 +183,7 @@ impl Handler<Heartbeat> for RmActor {
             log.taken(vec![permit.clone()], session.epoch, session.buffer.last(), now);
             self.commit(ctx);
         }
-        // One for no node says nothing of how nodes are heard of.
+        // A heartbeat for no known node does not end that nodes are vouched for.
         if !msg.nodes.is_empty() {
             self.beat(msg, ctx);
         }

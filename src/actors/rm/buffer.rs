@@ -1,7 +1,7 @@
 //! The numbered lines of a session: what was not handed out yet, and what a stream that comes back may still ask for.
 //!
-//! Each kind has a queue of its own, and a reader knows its place in each of them, so that the cost of a line does not
-//! depend on how many lines of which kinds came before it, nor on who has read them.
+//! Each kind has a queue of its own, and a reader has a place in each of them: the cost of a line does not depend on how many
+//! lines of other kinds come before it, nor on who has read them.
 
 use std::{collections::VecDeque, sync::Arc};
 

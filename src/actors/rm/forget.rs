@@ -1,4 +1,4 @@
-//! A resource manager that is known no more: Stopped long ago, or without a log that servers share. Its actor ends.
+//! A resource manager that is forgotten: Stopped long ago, or its log is gone from etcd. Its actor ends.
 
 use actix::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::messages::rm::{ClosingKind, RmState};
 #[rtype(result = "()")]
 pub struct Forgotten;
 
-/// Nothing of its log is there any more, as it was told before this.
+/// Nothing of its log is in etcd any more, as its actor was told before this.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Gone;
@@ -19,7 +19,7 @@ impl Handler<Forgotten> for RmActor {
     type Result = ();
 
     fn handle(&mut self, _msg: Forgotten, ctx: &mut Self::Context) {
-        // What came before this in the mailbox may have had it go on, here or at another server.
+        // A message before this one may have made it go on, here or at another server.
         let is_over = self.life.state() == RmState::Stopped && self.session.is_none() && self.elsewhere.is_none();
         if !is_over || self.holds_standing() {
             return;

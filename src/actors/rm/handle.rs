@@ -27,13 +27,13 @@ use crate::{
     trace::{Point, Side},
 };
 
-/// Between two looks whether a door still goes by an earlier view.
+/// How often it is looked whether a door still uses an earlier view.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// How often a request that waits to be recorded looks whether that is possible.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long what comes over a stream waits for the shim to read: not for ever, as that may write before it reads.
+/// How long requests over a stream wait for the shim to read callbacks: not for ever, as it may send all before it reads.
 const UNREAD: Duration = Duration::from_secs(60);
 
 /// How often it is looked whether it has read.
@@ -71,7 +71,7 @@ pub struct RmView {
     pub elsewhere: Option<Refusal>,
     /// Why nothing new is placed: its log has no room.
     pub full: Option<Arc<str>>,
-    /// Nor is anything taken that adds to it.
+    /// Requests that add to the log are refused too.
     pub crowded: bool,
     /// Its log.
     pub log: Option<Arc<super::log::SharedWriter>>,
@@ -98,7 +98,7 @@ pub struct Shared {
     pub receipts: Arc<Receipts>,
     /// The keys of its requests.
     pub keys: Arc<Keys>,
-    /// What goes in is recorded: a request is taken when it is.
+    /// There is a log: a request counts as taken when it is recorded.
     pub recorded: bool,
     /// Its requests that are on their way to the resource manager's actor.
     pub forwarding: Forwarding,
@@ -113,8 +113,8 @@ pub struct Gate {
     pub shared: Shared,
 }
 
-/// Waits until no door goes by these views, which are no longer shown: then what doors sent by them is in the mailboxes. A
-/// door holds a view while it hands in one request, and waits for nothing meanwhile.
+/// Waits until no door uses these views, which are no longer shown: then everything that doors sent with them is in the mailboxes.
+/// A door keeps a view while it hands in one request, and waits for nothing meanwhile.
 pub(super) async fn left(views: Vec<Weak<RmView>>) {
     while views.iter().any(|view| view.strong_count() > 0) {
         tokio::time::sleep(LOOK).await;
@@ -147,8 +147,8 @@ impl RmHandle {
         }
     }
 
-    /// What these commands say has room in the log, and what they lead to in the buffer of callbacks. Asked before anything of
-    /// their request counts as taken.
+    /// The log has room for these commands, and the buffer for the callbacks that they make at once. Asked before anything of their
+    /// request counts as taken.
     ///
     /// # Errors
     /// There is none, and they add to what is there.
@@ -202,8 +202,8 @@ impl RmHandle {
         }
     }
 
-    /// The session's part of a traced request: from here until all of it was applied, and recorded where it is. Before the
-    /// permit is cloned.
+    /// Begins the span of a traced request in the session, which ends when all of it was applied, and recorded where there is a log.
+    /// Before the permit is cloned.
     pub fn traced(&self, gate: &Gate, permit: Permit, at: Option<Point>, items: usize) -> Permit {
         let Some(at) = at else { return permit };
         let mut span = at.child("session", Side::Inside);
@@ -241,7 +241,7 @@ impl RmHandle {
             self.addr.do_send(Submit { epoch, parts, rejected, permit: Some(permit), ahead });
             return Ok(());
         }
-        // A request of nothing has a number or a key all the same: that it was taken is recorded.
+        // An empty request may have a number or a key: that it was taken is recorded.
         let nothing = parts.is_empty() && rejected.is_empty();
         permit.in_parts(parts.len() + usize::from(nothing || !rejected.is_empty()));
         let recorded = permit.recorded();
@@ -276,7 +276,7 @@ impl RmHandle {
         Ok(())
     }
 
-    /// Something that goes by no partition was carried out: with its receipt, when that is recorded.
+    /// A request without a part for a partition was carried out: its receipt is dropped when that is recorded.
     pub fn carried_out(&self, gate: &Gate, receipt: Receipt) {
         let permit = gate.shared.budget.nothing().with(receipt);
         permit.in_parts(1);
@@ -336,7 +336,7 @@ impl RmHandle {
         }
     }
 
-    /// How it is, for readers. One that does not answer is told of as doors see it; `None`: it has ended.
+    /// How it is, for readers: as doors see it where it does not answer in time. `None`: it has ended.
     pub async fn info(&self) -> Option<RmInfo> {
         match self.asked.send(Info).await {
             Ok(info) => Some(info),
@@ -363,7 +363,7 @@ impl RmHandle {
     }
 }
 
-/// It makes what is there larger.
+/// The command adds to what the log has to keep.
 fn adds(command: &Command) -> bool {
     let is_new = |node: &NodeItem| matches!(node.action, NodeAction::Create | NodeAction::CreateDrain);
     match command {
@@ -374,7 +374,7 @@ fn adds(command: &Command) -> bool {
     }
 }
 
-/// What these commands lead to at once, where it can wait; of asks only the placements count, when they are made.
+/// The callbacks that these commands make at once and that can wait. Asks count when they are placed.
 fn leads_to(parts: &[Part]) -> Option<Size> {
     let mut size = None;
     for part in parts {

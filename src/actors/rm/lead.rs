@@ -66,8 +66,8 @@ impl RmActor {
         self.elsewhere.clone().or_else(|| (shared && self.far.is_none()).then(|| moved(&self.id, None)))
     }
 
-    /// A shim that has lines of which nothing is known here may have them of another server, which leads by now without this one
-    /// having heard of it. Whether that is so tells a record that is written after the shim came.
+    /// A shim that has lines which are not known here may have them from another server, which leads by now without this one
+    /// having heard of it. Writing a record shows whether that is so.
     pub(super) fn knows_of(&mut self, line: u64, ctx: &mut Context<Self>) -> Result<(), Refusal> {
         let beyond = self.session.as_ref().is_some_and(|session| line > session.buffer.known(session.restored));
         let Some(log) = self.log.as_mut().filter(|_| beyond && self.far.is_some()) else { return Ok(()) };
@@ -99,7 +99,7 @@ impl RmActor {
         let closing = Closing { leader: leader.cloned(), ..self.closing_of(ClosingKind::Moved, &detail) };
         self.streams.close(&closing, true);
         if let Some(journals) = &self.topology.journals {
-            // Before the partitions end: what they tell then is no news of nodes.
+            // Before the partitions end, so that their end is no news of nodes.
             journals.moved(&self.id, &closing);
         }
         self.dumps.clear();
@@ -107,7 +107,7 @@ impl RmActor {
         if self.life.state() != RmState::Init {
             self.enter(RmState::Init, detail);
         }
-        // Doors that wait for a receipt look here when they are let go.
+        // Doors that wait for a receipt look here when it is dropped.
         self.show();
         if let Some(log) = &mut self.log {
             // What is recorded counts, whoever goes on.
@@ -134,7 +134,7 @@ impl RmActor {
         let (topology, rm) = (self.topology.clone(), self.id.clone());
         let gone = async move {
             futures::future::join_all(stops).await;
-            // What the partitions used, as far as it was told, is not used here any more.
+            // What the partitions used is not used here any more.
             let mut rows: Vec<_> = outlets.iter().flat_map(|outlet| outlet.unheard()).collect();
             rows.push((UsageKey::lead(&rm, false), Resource::new()));
             topology.used(rows);
@@ -159,7 +159,7 @@ impl Handler<Lead> for RmActor {
                 }
                 self.restore(*found, ctx);
             }
-            // It was to be handed over, and may have been passed over as one that could be forgotten.
+            // While it was to be handed over it may have been passed over when the oldest Stopped ones were forgotten.
             None if self.life.state() == RmState::Stopped => self.topology.stopped(&self.id),
             None => {}
         }
@@ -174,7 +174,7 @@ impl Handler<Elsewhere> for RmActor {
     fn handle(&mut self, msg: Elsewhere, ctx: &mut Self::Context) {
         let leader = msg.0.leader.clone();
         let led = self.far.take().is_some();
-        // Whatever it is there, this server forgets nothing of it.
+        // It may be Stopped there: forgetting it is up to that server.
         self.topology.goes_on(&self.id);
         self.elsewhere = Some(msg.0);
         if led || self.session.is_some() || self.streams.waiting.is_some() {

@@ -1,4 +1,4 @@
-//! Callbacks as they arrive to the payloads of lines: consecutive entries of one kind together, never reordered.
+//! From callbacks to lines: consecutive entries of one kind become one line, and none is reordered.
 
 use crate::{
     domain::effect::{Callback, ContainerState, Question, QuestionKind},

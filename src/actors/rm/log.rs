@@ -1,5 +1,5 @@
-//! The log of a resource manager as its actor keeps it: records get their numbers here, are written, and let go what waits
-//! for them.
+//! The log of a resource manager as its actor keeps it: records get their numbers here and are written; what waits for a record
+//! is released when it counts.
 //!
 //! With `log.sync` interval a record counts when the kernel has it: it is written at once, and flushed a little later, for
 //! the case that the machine stops. With batch it counts when it is on the disk: what has gathered is written and flushed
@@ -78,7 +78,7 @@ impl Logs {
         log::directory(&self.base, rm)
     }
 
-    /// A directory can be neither read nor put aside: nothing is written there. That of all logs stands for each.
+    /// A directory can be neither read nor put aside: nothing is written there. The directory of all logs stands for each of them.
     pub fn leave_alone(&self, dir: PathBuf, why: String) {
         if let Some(metrics) = &self.metrics {
             metrics.lost();
@@ -89,7 +89,7 @@ impl Logs {
     /// Why a log of this resource manager cannot be begun: there is one that could not be read. It may look for files.
     pub fn refuses(&self, rm: &str) -> Option<String> {
         let (mut unread, dir) = (lock(&self.unread), self.directory(rm));
-        // Whoever moves it away is let in.
+        // Somebody may have moved it away since.
         unread.retain(|dir, _| *dir == self.base || dir.exists());
         let why = unread.get(&dir).or_else(|| unread.get(&self.base))?;
         Some(format!(
@@ -149,7 +149,7 @@ pub struct RmLog {
     /// It is tried again.
     retrying: bool,
     failing: Option<Arc<str>>,
-    /// The last flush failed: that something can be written says nothing of the disk.
+    /// The last flush failed: a write that succeeds does not mean that the disk works.
     unflushed: bool,
     /// How far lines were handed to sockets, as it was last recorded.
     pub handed: HandedTo,
@@ -162,13 +162,13 @@ pub struct RmLog {
     pub(super) snapshotting: bool,
     /// Snapshots that are kept: the record after which each holds, and the one from which it is read on.
     pub snapshots: Vec<(u64, u64)>,
-    /// Bytes since the last snapshot with which the next is thought of.
+    /// Bytes since the last snapshot after which the next is considered.
     pub(super) due: u64,
     /// Numbered requests of the session that are recorded.
     pub numbers: Numbers,
     /// Requests with keys of the session that are recorded.
     pub keys: KeysTaken,
-    /// Events that its records tell of, since the log began: the id of the next.
+    /// Events in its records since the log began: the id of the next.
     pub events: u64,
     /// Room for a payload.
     pub(super) scratch: Vec<u8>,
@@ -181,7 +181,7 @@ pub(super) struct Due {
     pub(super) line: u64,
     outlet: Option<(Arc<Outlet>, u64)>,
     permits: Vec<Permit>,
-    /// What the session used ends with it.
+    /// With this the usage of the session ends.
     stands: Option<(Publisher, Stands)>,
 }
 
@@ -243,7 +243,7 @@ impl RmLog {
         self.failing.as_ref()
     }
 
-    /// Adds a record. It counts when what was handed to [`RmLog::wait`] for it is let go.
+    /// Adds a record. When it counts, what was handed to [`RmLog::wait`] for it is released.
     pub fn append(&mut self, kind: u32, at: Nanos, payload: &[u8]) -> u64 {
         let index = self.next;
         self.next += 1;
@@ -291,7 +291,7 @@ impl RmLog {
         }
     }
 
-    /// Records that requests were carried out that go by no partition, or in a part that does not.
+    /// Records that requests were carried out, or parts of them, that are for no partition.
     pub fn taken(&mut self, permits: Vec<Permit>, epoch: u64, line: u64, now: Nanos) {
         let Taken { requests, keyed } = Taken::of(&permits);
         for refused in permits.iter().filter_map(Permit::refused) {
@@ -313,7 +313,7 @@ impl RmLog {
     pub fn begin_segment(&mut self) {
         self.begun = self.next;
         if matches!(self.home, Home::Here(_)) {
-            // Where it fails, what waits is in the new segment, too.
+            // Where that fails, what waits goes into the new segment too.
             let _ = self.shared.commit(false);
             self.shared.begin_segment();
         }
@@ -333,7 +333,7 @@ impl RmLog {
         self.snapshots.clear();
     }
 
-    /// Records up to this one count: lets go what waits for them, and gives how far lines may leave, by session.
+    /// Records up to this one count: releases what waits for them, and gives how far lines may leave, by session.
     pub fn settle(&mut self, upto: u64) -> Vec<(u64, u64)> {
         let mut lines: Vec<(u64, u64)> = Vec::new();
         while self.waiting.front().is_some_and(|due| due.index <= upto)
@@ -389,7 +389,7 @@ impl RmActor {
         self.log.as_ref().map_or(LogSync::Off, |log| log.sync)
     }
 
-    /// Has what was recorded written, and lets go what waited for it where it counts already.
+    /// Has what was recorded written, and releases what waited for it where that counts already.
     pub(super) fn commit(&mut self, ctx: &mut Context<Self>) {
         let Some(log) = &mut self.log else { return };
         match log.sync {
@@ -418,7 +418,7 @@ impl RmActor {
         actix::spawn(async move {
             let began = Instant::now();
             let result = tokio::task::spawn_blocking(move || shared.commit(true)).await;
-            // A thread that broke down wrote nothing: that is a disk that refuses, and it is tried again.
+            // A thread that panicked is treated as a disk that refuses: it is tried again.
             let result = result.unwrap_or_else(|error| Err(WriteError::broke_down(dir, &error)));
             actor.do_send(Committed { result, took: began.elapsed() });
         });

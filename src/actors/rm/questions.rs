@@ -1,7 +1,7 @@
 //! Predicate questions that the shim has not answered yet. Their id is the number of the line that carries them.
 //!
-//! The time to answer begins when the shim is asked. Until then a line waits for a stream, or at the door for the shim to be
-//! done with allocations before it: that says nothing of a node, however long it takes.
+//! The time to answer begins when the shim is asked. Before that a line may wait for a stream, or at the door until the shim has
+//! handled the allocations before it: that says nothing about a node, however long it takes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,7 @@ use crate::{
     messages::{held::Held, rm::AnswerBody},
 };
 
-/// What a question may wait to be asked, beyond the time to answer.
+/// How long a question may wait to be asked, beyond the time to answer.
 const UNASKED: Duration = Duration::from_secs(60);
 
 /// Open questions of a session.
@@ -52,7 +52,7 @@ pub struct Expired {
 }
 
 impl Questions {
-    /// Line `id` has these questions. To be sent yet.
+    /// Line `id`, which is still to be sent, has these questions.
     pub fn put(&mut self, id: u64, partition: Arc<str>, questions: &[Question], now: Instant, timeout: Duration) {
         let due = now + timeout + UNASKED;
         self.open.insert(id, Open { partition, put: questions.to_vec(), since: now, due });
@@ -73,8 +73,8 @@ impl Questions {
         !sent.is_empty()
     }
 
-    /// Another stream takes the place of the one with these held lines, and gets what comes after this line. The numbers of
-    /// the questions that the shim was not asked and is not asked any more, with the partition that asks.
+    /// Another stream, which goes on after this line, takes the place of the one that held back these lines. Gives the questions
+    /// that the shim was not asked and will not be, with the partition that asks.
     pub fn resume(&mut self, after: u64, held: Option<&Held>) -> Vec<(Arc<str>, Vec<u64>)> {
         let unasked = |(id, open): (&u64, &Open)| (self.asked(*id, open, held).is_none()).then_some(*id);
         let lost: Vec<u64> = self.open.range(..=after).filter_map(unasked).collect();
@@ -140,7 +140,7 @@ impl Questions {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Gives up what is due, by what the stream that is there holds back.
+    /// Gives up what is due. `held`: what the open stream holds back.
     pub fn expire(&mut self, now: Instant, timeout: Duration, held: Option<&Held>) -> Expired {
         let mut expired = Expired::default();
         while let Some((at, id)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
@@ -160,7 +160,7 @@ impl Questions {
                     held.over(id);
                     expired.unasked.extend(self.end(id).map(numbers));
                 }
-                // Whenever it is asked, it is not late before.
+                // Were it asked now, it would be due then.
                 (None, Some(_)) => self.look_again(id, bound.min(now + timeout)),
                 // Without a stream the session is Paused, and that ends.
                 (None, None) => self.look_again(id, now + timeout + UNASKED),

@@ -1,4 +1,4 @@
-//! What the records of a resource manager's log say, as bytes: those of partitions in few, those of the session, which are
+//! The records of a resource manager's log as bytes: those of partitions in a compact form, those of the session, which are
 //! rare, as JSON.
 
 use std::{
@@ -44,7 +44,7 @@ pub mod kind {
     pub const RECONFIGURED: u32 = 3;
     /// It ended: [`super::Ended`].
     pub const ENDED: u32 = 4;
-    /// Callbacks that no partition made just now: [`super::Said`].
+    /// Callbacks that are of no partition's record: [`super::Said`].
     pub const SAID: u32 = 5;
     /// Events for the shim: [`super::events`].
     pub const EVENTS: u32 = 6;
@@ -56,15 +56,15 @@ pub mod kind {
     pub const HANDED: u32 = 9;
     /// The server was started again: open questions are asked anew.
     pub const RESTARTED: u32 = 10;
-    /// Numbered requests that go by no partition were carried out: [`super::Requests`].
+    /// Numbered requests without a part for a partition were carried out: [`super::Requests`].
     pub const TAKEN: u32 = 11;
     /// The same of requests with keys.
     pub const KEYED: u32 = 12;
-    /// What operators told partitions that are not there any more: [`super::SavedStandings`], in the place of what was said before.
+    /// What operators told partitions that are gone: [`super::SavedStandings`], instead of what was recorded before.
     pub const STANDING: u32 = 13;
-    /// The numbered configuration that is recorded next as taken was refused: [`crate::messages::receipts::Refused`].
+    /// The next numbered configuration that is recorded as taken was refused: [`crate::messages::receipts::Refused`].
     pub const REFUSED: u32 = 14;
-    /// So many events came before, as JSON: what of the log was written by releases that did not count them counts as none.
+    /// How many events came before, as JSON. Records of releases that did not count events count as none.
     pub const COUNTED: u32 = 15;
     /// Those that tell of the session's doors: only who brings it back needs them.
     pub const OF_DOORS: [u32; 8] = [SAID, EVENTS, STATE_DUMP, HANDED, RESTARTED, TAKEN, REFUSED, KEYED];
@@ -88,9 +88,9 @@ pub type Requests = Vec<(u64, u32)>;
 pub struct Numbers {
     /// All up to this one.
     pub taken: u64,
-    /// Of numbers behind it how many parts releases counted that did not say which, and how many there are in all.
+    /// Later numbers: how many parts were recorded by releases that did not say which, and how many parts there are.
     parts: BTreeMap<u64, (u32, u32)>,
-    /// Of these numbers whose parts are there.
+    /// The parts of these numbers that are recorded.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub recorded: BTreeMap<u64, PartsOf>,
     /// The latest configurations among them that were refused.
@@ -99,7 +99,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// The part of each of these requests is there that is recorded by this one.
+    /// `by` has recorded its part of each of these requests.
     pub fn note(&mut self, requests: &[(u64, u32)], by: PartOf) {
         for (number, of) in requests.iter().filter(|(number, _)| *number > self.taken) {
             self.parts.entry(*number).or_insert((0, *of));
@@ -354,14 +354,13 @@ pub struct Registered {
     /// Events that the log told of before, where they are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<u64>,
-    /// What the extra configuration said at registration of settings that are read then alone; `None`, as in logs of earlier
-    /// releases: what it says now.
+    /// Settings that are read at registration alone, as they were then; `None`, in logs of earlier releases: as they are now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fixed: Option<BTreeMap<String, String>>,
     /// The configuration is the one that holds for all servers of a cluster.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
-    /// What is not carried out once more.
+    /// Registrations and ends with keys that were carried out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repeatable: Vec<Repeatable>,
 }
@@ -396,7 +395,7 @@ pub struct Ended {
     /// Events that the log told of before, where they are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<u64>,
-    /// What is not carried out once more.
+    /// Registrations and ends with keys that were carried out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repeatable: Vec<Repeatable>,
 }
@@ -577,7 +576,7 @@ pub struct SavedSession {
     pub dropped: u64,
     /// How far lines were handed to sockets.
     pub handed: HandedTo,
-    /// A line behind which no releases wait, for earlier releases of the server.
+    /// A line behind which no releases wait: earlier versions of the server read it.
     pub last_release: u64,
     /// Questions that are not answered.
     pub questions: Vec<SavedQuestion>,

@@ -77,7 +77,7 @@ impl Handler<Register> for RmActor {
             return AtomicResponse::new(Box::pin(async { answer }.into_actor(self)));
         }
         if !self.topology.registers(&self.id, &ctx.address()) {
-            // Forgotten between look-up and arrival: the door looks again.
+            // It was forgotten before this arrived: the door looks again.
             let gone = Err(handle::not_registered("RegisterResourceManagerRequest", &self.id));
             return AtomicResponse::new(Box::pin(async { gone }.into_actor(self)));
         }
@@ -138,7 +138,7 @@ impl Handler<Unregister> for RmActor {
                     }
                     (known, asked, actor.flushed(true))
                 })
-                // One that is not recorded may be undone by a restart, or by another server: it is not told of as one.
+                // A restart or another server may undo an end that is not recorded: it is not confirmed.
                 .then(|(known, asked, flushed), actor, _| {
                     let id = actor.id.clone();
                     async move {
@@ -151,7 +151,7 @@ impl Handler<Unregister> for RmActor {
                     if known.is_err() {
                         actor.may_come_again(asked.as_ref());
                     }
-                    // Whoever waits for the log is let go.
+                    // Releases whoever waits for the log.
                     actor.commit(ctx);
                     known
                 }),
@@ -167,15 +167,15 @@ impl RmActor {
         let to_try = self.log.as_mut().filter(|_| has_session && is_far);
         let is_tried = to_try.map(|log| log.append(kind::HANDED, now, &record::handed(log.handed))).is_some();
         if is_tried {
-            // Only something that is taken tells that etcd takes something: it may be gone since the last record.
+            // Only a write shows whether etcd takes anything: it may have gone since the last record.
             self.line_waits();
         }
-        // It may be written again by now.
+        // Writing may be possible again by now.
         let is_failing = self.log.as_ref().is_some_and(|log| log.failing().is_some());
         let tried_again = (is_tried || is_failing).then(|| self.flushed(false));
         let is_local = has_session && !is_far;
         let dir = self.log.as_ref().filter(|_| is_local).map(|log| log.logs.directory(&self.id));
-        // Beside the configuration it takes little.
+        // All but the configuration is small.
         let bytes = msg.config.text.len() + (64 << 10);
         async move {
             if let Some(tried_again) = tried_again {
@@ -227,7 +227,7 @@ impl RmActor {
                 }
                 Err(why) => {
                     actor.may_come_again(asked.as_ref());
-                    // Nobody goes on with what was refused.
+                    // The session whose registration was refused ends.
                     actor.stop(format!("its registration was not recorded: {why}"), ctx);
                     Err(not_recorded(&why))
                 }
@@ -250,7 +250,7 @@ impl RmActor {
         if let Some(session) = self.session.take() {
             receipts = Some(session.receipts.clone());
             if let Some(log) = self.log.as_mut().filter(|_| self.far.is_none()) {
-                // In etcd it may never be: then another server goes on without it.
+                // Not with etcd, where the end may never be recorded: then another server goes on without it.
                 log.let_out(true);
             }
             session.outlets.borrow().iter().for_each(|outlet| outlet.open());
@@ -258,11 +258,11 @@ impl RmActor {
             self.topology.list(&self.id, false, None);
             names = session.partition_names();
             stops.extend(session.partitions.iter().map(|partition| partition.stop.send(StopPartition)));
-            // Its lines may be many.
+            // Freeing many lines takes a while.
             tokio::task::spawn_blocking(move || drop(session));
         }
         self.show();
-        // Whoever learns of the end sees what came of it.
+        // After `show`: whoever learns of the end sees it.
         if let Some(receipts) = receipts {
             receipts.end();
         }
@@ -311,13 +311,13 @@ impl RmActor {
         self.topology.stopped(&self.id);
     }
 
-    /// A session that was given up is not waited for any more.
+    /// A session that was given up ended by itself after all: nobody has to look.
     fn not_missed(&mut self) {
         if self.life.history().last().is_some_and(|last| &*last.why == VOLUNTARY) {
             return;
         }
         if let Some(log) = &mut self.log {
-            // Beside what is kept of what operators said.
+            // In the same segment as what operators told, which is kept.
             let repeatable = self.repeatable.clone();
             let ended =
                 Ended { epoch: self.epoch, why: VOLUNTARY.into(), lost: false, events: Some(log.events), repeatable };
@@ -372,7 +372,7 @@ impl RmActor {
             manner: Manner::default(),
         };
         let session = self.begin_log(session);
-        // What was recorded of it before goes with the log of before.
+        // The record of it from before went with the earlier log.
         self.record_standing(0);
         // Before the first event that the registration makes (CFG-092).
         if !session.tenant {
@@ -431,7 +431,7 @@ impl RmActor {
     ) -> PartitionHandle {
         if let Some(recorded) = &recorded {
             let mut outlets = session.outlets.borrow_mut();
-            // Those of partitions that ended are held by nobody else.
+            // Nobody else has an outlet whose partition has ended.
             outlets.retain(|outlet| Arc::strong_count(outlet) > 1);
             outlets.push(recorded.outlet.clone());
         }

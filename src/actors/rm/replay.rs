@@ -1,4 +1,4 @@
-//! A resource manager as its log tells: records are applied in order, by the same means as they were when they were made.
+//! A resource manager as its log tells: records are applied in order, by the code that made them.
 
 mod listener;
 mod replayed;
@@ -66,7 +66,7 @@ pub struct Found {
     pub events: Option<u64>,
     /// Registrations and ends with keys that were carried out.
     pub repeatable: Vec<Repeatable>,
-    /// The files are not enough to go on: they are put aside.
+    /// The files are not enough to go on: they are to be put aside.
     damaged: bool,
 }
 
@@ -78,7 +78,7 @@ pub enum State {
     Session(Box<Replayed>),
     /// It ended.
     Ended(Arc<str>),
-    /// What is there is not enough to go on: its shim has to be told.
+    /// What is there is not enough to go on: the shim has to register again.
     Lost(Arc<str>),
 }
 
@@ -104,7 +104,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// What is before a record is not read.
+    /// Segments before this record, and other snapshots, are not read: they count as read.
     fn skip(&self, dir: &Path, after: u64) {
         let segments = log::segments(dir).unwrap_or_default();
         let unread = segments.windows(2).filter(|pair| pair[1].0 <= after + 1).map(|pair| pair[0].1.clone());
@@ -162,7 +162,7 @@ fn examine(logs: &Logs, dir: &Path, before: Before, progress: &Progress) -> Resu
         return Err(format!("log {}: no file of it says whose it is{why}", dir.display()));
     };
     if before == Before::Unknown {
-        // The id of the server that wrote them went with its mark.
+        // Only the mark says which server wrote them.
         let why = "log/mark is missing or damaged, and only it says which server wrote the log and how it ended";
         return Ok(Some(Found { damaged: true, ..Found::lost(rm, why) }));
     }
@@ -325,12 +325,12 @@ impl Found {
 /// How records are applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// For a session that goes on: with its lines, and what does not lead to what it led to is refused.
+    /// For a session that goes on: with its lines. A record with another result than it had is refused.
     #[default]
     Restore,
-    /// To see how everything was: without lines, and a record that leads to something else than it did is noted.
+    /// To see how everything was: without lines. A record with another result than it had is noted.
     Watch,
-    /// As that, with what went in and came out of the last record.
+    /// As `Watch`, with what went in and came out of the last record.
     Look,
 }
 
@@ -370,7 +370,7 @@ pub struct Replay {
     /// Events that the records told of; `None`: they are not counted yet.
     events: Option<u64>,
     listener: Option<Listener>,
-    /// Of a snapshot: what is used is not told yet.
+    /// Of a snapshot: the event system was not told yet what is used.
     untold: bool,
 }
 
@@ -416,7 +416,7 @@ impl Replay {
         }
     }
 
-    /// In another way.
+    /// The same, to be gone on with in this mode.
     pub fn in_mode(self, mode: Mode) -> Replay {
         Replay { mode, ..self }
     }
@@ -454,10 +454,10 @@ impl Replay {
     /// What is wrong with it.
     pub fn take(&mut self, record: &Record<'_>) -> Result<(), String> {
         self.seen = Seen::default();
-        // What a snapshot has of the session, it has of nothing else.
+        // A snapshot has the session as of its index; each partition in it has a last record of its own.
         let is_known = record.index <= self.index;
         if !is_known && std::mem::take(&mut self.untold) {
-            // Until here partitions may have been behind the rest of it.
+            // Before this, partitions may have been behind the session.
             self.stands(self.at);
         }
         match record.kind {
@@ -474,7 +474,7 @@ impl Replay {
             kind::ENDED => {
                 let ended: Ended = record::read_json(record.payload)?;
                 self.session = None;
-                // With it all ends that its partitions had; no record tells of the events.
+                // With it the usage of its partitions ends; those events are in no record.
                 self.stands(record.at);
                 if ended.lost {
                     self.begins_anew();

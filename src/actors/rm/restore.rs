@@ -151,7 +151,7 @@ impl RmActor {
         self.tell_events();
     }
 
-    /// The log is led from here on, and its partitions use this.
+    /// This server leads the log from here on: tells the event system what its partitions use.
     fn stands(&self, used: &[(UsageKey, Resource)]) {
         if let Some(log) = self.log.as_ref().filter(|_| self.topology.keeps_logs()) {
             let stands = Stands { rm: self.id.clone(), next: log.events, at: log.at(), used: used.to_vec() };
@@ -159,7 +159,7 @@ impl RmActor {
         }
     }
 
-    /// What is known is not enough: its shim is told to register again, whatever it has.
+    /// The log is not enough to go on: the shim is told to register again.
     fn lost(&mut self, mut log: RmLog, why: Arc<str>) {
         tracing::error!(code = "log-session-lost", rm = &*self.id, epoch = self.epoch, "{why}");
         let repeatable = self.repeatable.clone();
@@ -186,7 +186,7 @@ impl RmActor {
         let Replayed { registered, manner, buffer, questions, partitions, instances, types, numbers, keys, .. } =
             replayed;
         let asked = |number| record::asks_of(number).unwrap_or_default();
-        // Logs of earlier releases say what they are, not what they were when the lines came.
+        // Logs of earlier releases have the present bounds, not those from when the lines came.
         let settings = RmSettings { bounds: buffer.widened(settings.bounds), ..settings };
         let budget = Budget::within(settings.inward, settings.outward, settings.bounds);
         budget.made(buffer.undelivered(), 0);
@@ -279,7 +279,7 @@ impl RmActor {
         for (internal, questions) in unasked {
             session.unanswered(&internal, questions);
         }
-        // What was said to partitions may not have been recorded: all of it says what holds, not what changes.
+        // What partitions were told may not have been recorded. They are told again: all of it says what holds, not what changes.
         session.command_all(|| Command::ContainerStates(session.settings.all_container_states));
         session.command_all(|| Command::AskPredicates(session.asking != Predicates::Off));
         let reserves = session.reserves(self.topology.reserves());

@@ -1,4 +1,4 @@
-//! One session of a resource manager: its partitions, credits and lines. Everything of it goes with it.
+//! One session of a resource manager: its partitions, credits and lines. All of it is dropped when the session ends.
 
 use std::{
     cell::{Cell, RefCell},
@@ -62,7 +62,7 @@ pub struct Session {
     pub extra: Arc<BTreeMap<String, String>>,
     /// What the extra configuration says about the resource manager.
     pub settings: RmSettings,
-    /// Credits of the session: how much of what it sends may be under way.
+    /// Credits of the session.
     pub budget: Arc<Budget>,
     /// The resource types that it names.
     pub types: Arc<Types>,
@@ -70,10 +70,10 @@ pub struct Session {
     pub receipts: Arc<Receipts>,
     /// Its requests that are on their way to the actor.
     pub forwarding: Forwarding,
-    /// Of its extra configuration what was read at registration alone, as it was then.
+    /// Settings of its extra configuration that are read at registration alone, as they were then.
     pub fixed: BTreeMap<String, String>,
-    /// Partitions that a configuration removed and that were still going when the server ended: so many are not gone yet. They
-    /// record to their end, so no snapshot is taken without them, and no other begins under their names.
+    /// How many partitions that a configuration removed are still ending, since before a restart. They record until their end:
+    /// no snapshot is taken before, and no other partition begins under their names.
     pub leaving: Arc<watch::Sender<usize>>,
     /// The keys of its requests.
     pub keys: Arc<Keys>,
@@ -111,9 +111,9 @@ pub struct Session {
     pub outlets: RefCell<Vec<Arc<Outlet>>>,
     /// Number of the last record that came from each partition.
     pub received: BTreeMap<u32, u64>,
-    /// It was there before this process: the log tells no more of it than this does.
+    /// It was there before this process: all of it comes from the log.
     pub restored: bool,
-    /// It was told that its shim has more lines than can be.
+    /// It was logged that its shim has lines which the session never had.
     pub is_ahead: bool,
     /// What its log says of it that is not in other records.
     pub manner: Manner,
@@ -146,7 +146,7 @@ impl Session {
         self.partitions.iter().find(|partition| *partition.internal == *internal)
     }
 
-    /// A shim that has lines which this session never had is in another history: the log has lost what came of them.
+    /// Logs that the shim has lines which this session never had: the log has lost the records that they came of.
     pub fn say_ahead(&mut self, rm: &str, after: Option<u64>, log: Option<&RmLog>) {
         let known = self.buffer.known(self.restored);
         let Some(after) = after.filter(|after| self.restored && *after > known) else { return };
@@ -185,7 +185,7 @@ impl Session {
         }
     }
 
-    /// The shim is to be asked, and the stream on which it was is gone. Before the first, questions wait for it.
+    /// The stream on which the shim is to be asked is gone. Before the first one, questions wait for it.
     pub fn asks_nobody(&self, streams: &Streams) -> bool {
         self.asking != Predicates::Off && self.had_stream && streams.all.is_none()
     }
@@ -298,13 +298,13 @@ impl Session {
         ])
     }
 
-    /// Settings of a new extra configuration that were others when they were read, at registration alone: what stays in force.
+    /// Settings of a new extra configuration that differ from those at registration and are read only then: those stay in force.
     pub fn not_yet(&self, extra: &BTreeMap<String, String>, sync: LogSync) -> Vec<String> {
         let in_force = self.at_registration(sync);
         let mut told = Vec::new();
         for (key, text) in fixed_of(extra) {
             let (Some(row), Some(present)) = (table::find(&key), in_force.get(&*key)) else { continue };
-            // What is in force may be less than what was said.
+            // A setting in force may be smaller than what was asked for.
             let said = self.fixed.get(&key).map(String::as_str).or(row.default).unwrap_or(present);
             if row.read(&text) != row.read(said) {
                 told.push(format!(
@@ -315,7 +315,7 @@ impl Session {
         told
     }
 
-    /// The rest of that.
+    /// What of it is in no other record.
     pub fn present_manner(&self) -> Manner {
         Manner { asking: record::number_of(self.asking), had_stream: self.had_stream, heartbeats: self.heartbeats }
     }

@@ -55,13 +55,13 @@ struct SnapshotDone {
 }
 
 impl RmLog {
-    /// What a restart would have to do again, in bytes of log.
+    /// What a restart would have to replay, in bytes of log.
     pub(super) fn behind(&self) -> u64 {
         let work = self.work.as_secs_f64() / WORK.as_secs_f64() * SNAPSHOT as f64;
         self.since.max(work as u64)
     }
 
-    /// So much was done again, in so long, for what is not in a snapshot.
+    /// A replay took so long for these bytes, which no snapshot has.
     pub(super) fn done_again(&mut self, bytes: u64, work: Duration) {
         (self.since, self.work) = (bytes, work);
     }
@@ -113,8 +113,8 @@ impl RmActor {
         }
     }
 
-    /// What can go of the log goes with the second snapshot from now; then as often as what came since is worth it, and now and then.
-    /// Called each second.
+    /// Has snapshots taken to make room in a log that is full: two at once, since the log before the second newest can go, then as often
+    /// as it has grown enough, and now and then. Called each second.
     pub(super) fn make_room(&mut self, bytes: u64, ctx: &mut Context<Self>) {
         self.for_room.pass();
         let Some(log) = &self.log else { return };
@@ -204,7 +204,7 @@ impl RmActor {
                 }
             };
             actor.do_send(SnapshotDone { epoch, written });
-            // Whoever waits is told by the end of this.
+            // Whoever waits learns of it by the end of this channel.
             drop(done);
         });
     }
@@ -261,7 +261,7 @@ impl Handler<SnapshotDone> for RmActor {
 impl Handler<CloseLog> for RmActor {
     type Result = ResponseFuture<bool>;
 
-    /// First what was recorded is on the disk; a snapshot, so that the next start is quick, is an extra.
+    /// First all records get to the disk. A snapshot comes after that: it only makes the next start quicker.
     fn handle(&mut self, _msg: CloseLog, ctx: &mut Self::Context) -> Self::Result {
         let (flushed, rm) = (self.flushed(false), self.id.clone());
         let is_wanted = self.log.as_ref().is_some_and(|log| log.behind() > 0) && self.may_snapshot();

@@ -17,7 +17,7 @@ pub type Standings = Vec<(Arc<str>, Standing)>;
 const NAMES: usize = 1_000;
 
 impl RmActor {
-    /// These partitions are gone. A server that is alone has a journal that knows it.
+    /// These partitions are gone. A server that is alone has it in their journals.
     pub(super) fn keep_standing(&mut self, standings: Standings) {
         if self.far.is_none() || standings.is_empty() {
             return;
@@ -29,7 +29,7 @@ impl RmActor {
         }
     }
 
-    /// Says it in the log, all of it. `line`: the newest of the session.
+    /// Records all of it. `line`: the newest of the session.
     pub(super) fn record_standing(&mut self, line: u64) {
         let said = self.saved_standing();
         if let Some(log) = self.log.as_mut().filter(|_| self.far.is_some() && !said.is_empty()) {
@@ -44,7 +44,7 @@ impl RmActor {
         kept.iter().map(|(internal, standing)| (internal.clone(), SavedStanding::of(standing))).collect()
     }
 
-    /// Its log tells this: another server may have led it before.
+    /// Takes over what its log tells: another server may have led it before.
     pub(super) fn inherit(&mut self, standing: SavedStandings) {
         let mut inherited = BTreeMap::new();
         for (internal, saved) in standing {

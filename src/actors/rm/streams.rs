@@ -70,7 +70,7 @@ pub struct Waiting {
 }
 
 impl Stream {
-    /// A stream that was opened just now and has had nothing.
+    /// A stream that was opened just now, and has had nothing.
     pub fn new(id: u64, attach: Attach, since: Nanos) -> Stream {
         Stream {
             id,
@@ -86,7 +86,7 @@ impl Stream {
         }
     }
 
-    /// It goes on there.
+    /// The same stream, which goes on there.
     pub fn resume(self, next: Cursor) -> Stream {
         Stream { next, ..self }
     }
@@ -141,16 +141,16 @@ impl Stream {
         self.flying_entries < WINDOW && buffer.has_more(self.next, kind)
     }
 
-    /// Asks to be told of progress where somebody waits for it. True: there is some already.
+    /// Asks for a message about progress where somebody waits for it. True: there is some already.
     fn await_progress(&self, buffer: &Buffer, kind: Option<Kind>, pressure: Pressure, traced: &Traced) -> bool {
         let full = self.flying_entries >= WINDOW && buffer.has_more(self.next, kind);
         let line = match pressure {
             Pressure::Spent => self.flying.front(),
             Pressure::Low if !full => None,
-            // Half of what is under way, so that this is not asked for line by line.
+            // After half of what is under way, so that no message is sent for each line.
             Pressure::Low | Pressure::High => self.flying.get(self.flying.len().saturating_sub(1) / 2),
         };
-        // What is traced ends when it was handed over.
+        // Spans end when their lines were handed over.
         let first = line.map(|(seq, _)| *seq).into_iter().chain(traced.awaited(kind)).min();
         first.is_some_and(|seq| self.progress.wait_for(seq))
     }

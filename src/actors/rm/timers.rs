@@ -53,7 +53,7 @@ impl Timers {
         restart(&mut self.pause, handle, ctx);
     }
 
-    /// Plain streams are open, and the one on which the shim was asked is not: for so long it may come back. Or this is over.
+    /// Starts the time in which the stream on which the shim was asked may come back, while plain ones are open; or ends it.
     pub fn unasked(&mut self, waits: bool, ctx: &mut Context<RmActor>) {
         if !waits || self.unasked.is_none() {
             let handle = waits.then(|| ctx.run_later(COMES_BACK, |actor, ctx| actor.ask_no_more(ctx)));
@@ -79,7 +79,7 @@ fn restart(slot: &mut Option<SpawnHandle>, next: Option<SpawnHandle>, ctx: &mut 
 }
 
 impl RmActor {
-    /// The stream on which the shim was asked did not come back, and it goes on with plain ones: it is asked as it registered.
+    /// The stream on which the shim was asked did not come back: with plain ones it is asked as it registered.
     fn ask_no_more(&mut self, ctx: &mut Context<Self>) {
         self.timers.unasked = None;
         if let Some(session) = &mut self.session {

@@ -39,13 +39,13 @@ pub struct Kept {
     sent: Option<Sent>,
     #[serde(skip)]
     writer: Option<Arc<Writer>>,
-    /// Sessions go on, and are called as before.
+    /// Sessions are being brought back, whose partitions keep their names.
     #[serde(skip)]
     restoring: bool,
 }
 
 impl Kept {
-    /// What was kept beside these logs, to be kept from now on. What cannot be read is as if there were none: it is found anew.
+    /// What was kept beside these logs. A file that cannot be read counts as missing: what was in it is found anew.
     pub fn beside(logs: &Path) -> Kept {
         let file = logs.join(FILE);
         let read = match std::fs::read(&file) {
@@ -112,7 +112,7 @@ impl Kept {
         }
     }
 
-    /// A resource manager is known no more.
+    /// A resource manager is forgotten.
     pub fn forget(&mut self, rm: &str) {
         let count = self.resource_managers.len();
         self.resource_managers.retain(|id| **id != *rm);
@@ -127,7 +127,7 @@ impl Kept {
         self.writer.clone()
     }
 
-    /// The disk may take its time, and everybody waits for what is kept: it is written elsewhere.
+    /// Has it written on another thread: everybody waits for what is kept, and the disk may take its time.
     fn write(&self) {
         let Some(writer) = self.writer() else { return };
         let json = serde_json::to_string(self).unwrap_or_default();

@@ -61,13 +61,13 @@ pub struct ProcessSettings {
     present: Mutex<Arc<BTreeMap<String, String>>>,
     #[allow(clippy::type_complexity)] // one place, and the alias would say no more
     listeners: Mutex<Vec<Box<dyn Fn(&BTreeMap<String, String>) + Send>>>,
-    /// Who sent some without a right to them is told of in the log, sparingly.
+    /// Bounds what is logged of callers who sent such settings without a right to them.
     warnings: OnceLock<Mutex<Sparing>>,
 }
 
 impl ProcessSettings {
-    /// A registration or an update was taken without these. What is not warned of is told all the same, like the registration itself:
-    /// it may have others than the last.
+    /// A registration or an update was taken without these settings. Beyond so many warnings it is logged as information, like the
+    /// registration itself: it may have other ones than the last.
     pub(super) fn log_ignored(&self, rm: &str, ignored: &[String]) {
         if ignored.is_empty() {
             return;
@@ -119,7 +119,7 @@ impl ProcessSettings {
         self.renew(rm);
     }
 
-    /// What was sent before a restart is in force again, all of it at once: what one of them sent long ago may discard what another keeps.
+    /// Puts what was sent before a restart in force again, all at once: the settings of one alone might discard what another keeps.
     pub(super) fn resume(&self, sent: Sent) {
         *lock(&self.sent) = sent;
         self.renew("");
@@ -145,7 +145,7 @@ impl ProcessSettings {
     }
 
     fn renew(&self, rm: &str) {
-        // One after the other, so that none leaves behind what was so before another.
+        // One after the other, so that an earlier state never overwrites a later one.
         let listeners = lock(&self.listeners);
         let mut wanted = lock(&self.said).clone();
         let mut below = |settings: &BTreeMap<String, String>| {

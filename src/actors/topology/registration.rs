@@ -27,7 +27,7 @@ const UPDATE: &str = "update of configuration failed";
 /// Who sends a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Sender {
-    /// As texts call it (see [`Caller::identity`](crate::access::Caller::identity)): it has its own turn to have one read.
+    /// Its name in texts (see [`Caller::identity`](crate::access::Caller::identity)), which has places of its own.
     pub name: String,
     /// It has the token of a resource manager only: the settings of the whole process stay as they are.
     pub tenant: bool,
@@ -105,7 +105,7 @@ impl Notes {
         &self.ignored
     }
 
-    /// One by one, those of what runs first: they are few, and nothing else tells them.
+    /// One by one. Those that concern what runs come first: they are few, and nothing else tells them.
     pub fn iter(&self) -> impl Iterator<Item = &Fault> {
         self.consequences.iter().chain(&self.of_extra).chain(self.config.notes())
     }
@@ -307,7 +307,7 @@ impl Topology {
         let turn = turn.map_err(|busy| Refusal::new(RefusalKind::Closing, format!("{what}: {busy}")))?;
         // A large text takes a while: not on the thread of a door.
         let loaded = spawn_blocking(move || {
-            // It takes its memory, though nobody may wait for it any more.
+            // It keeps its place until it is done, as it takes memory whether or not anybody waits.
             let _turn = turn;
             crate::config::load(&text)
         })

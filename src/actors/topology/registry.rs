@@ -91,8 +91,8 @@ impl Registry {
         self.find(&oldest)
     }
 
-    /// This actor of one that was Stopped long ago ends, and its resource manager is known no more. False where it was Stopped
-    /// anew since, or another actor has its place.
+    /// Forgets a resource manager that was Stopped long ago, whose actor this is. False where it was Stopped anew since, or another
+    /// actor has its place.
     pub fn forgets(&mut self, rm: &str, addr: &Addr<RmActor>) -> bool {
         if !self.has(rm, addr) || self.stopped.iter().any(|id| **id == *rm) {
             return false;
@@ -106,7 +106,7 @@ impl Registry {
         self.rms.get(rm).is_some_and(|(_, handle)| handle.addr == *addr)
     }
 
-    /// It is kept no more, until it is to be once more. Gives whom to tell.
+    /// It is not kept any longer, unless it is to be again. Gives the actor to be told.
     pub fn let_go(&mut self, rm: &str) -> Option<Arc<RmHandle>> {
         self.kept.remove(rm);
         self.find(rm)

@@ -73,7 +73,7 @@ impl Topology {
         actix::spawn(async move {
             while began.elapsed() < READ {
                 topology.ready.waits(LOG, unread);
-                // Whoever looks shall see its last state, too.
+                // So that whoever looks sees the last state, too.
                 tokio::time::sleep(TELL).await;
                 let Some(more) = topology.unread() else { break };
                 unread = more;
@@ -137,7 +137,7 @@ impl Topology {
             let all = log::directories(&of_directory.base)?;
             let with_size = all.into_iter().map(|dir| {
                 let dir = log::name_anew(&of_directory.base, dir)?;
-                // One that cannot be looked at is told of where it is read: the others go on.
+                // An error here is logged where the log is read: the others go on.
                 Ok((log::size(&dir).unwrap_or(0), dir))
             });
             with_size.collect::<std::io::Result<Vec<_>>>()
@@ -259,7 +259,7 @@ impl Topology {
     /// What was recorded is on the disk when this is done. False: not all of it.
     pub async fn close_logs(&self) -> bool {
         let writer = lock(&self.kept).writer();
-        // Told by itself where it fails; a disk that hangs is not waited for.
+        // Failures are logged there; a disk that hangs is not waited for.
         let kept = async {
             if let Some(writer) = writer {
                 let written = tokio::task::spawn_blocking(move || writer.write());

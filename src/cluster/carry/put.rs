@@ -63,7 +63,7 @@ impl Put {
     pub async fn all(self, whole: Whole, title: Title) -> Result<(), String> {
         let done = self.parts_and_head(whole, title).await;
         if done.is_err() {
-            // What is left without a head is of use to nobody, and in nobody's way.
+            // Without a head nobody reads what is left, and it is in nobody's way.
             let mut changes = self.none();
             changes.push(Change::delete(&self.claim.key));
             let _ = self.etcd.txn(&self.holds(), changes).await;
@@ -74,7 +74,7 @@ impl Put {
 
     async fn parts_and_head(&self, whole: Whole, title: Title) -> Result<(), String> {
         let Whole { rm, snapshot, frames, from, last, .. } = whole;
-        // What is there is of an import that did not come to its end.
+        // What is there was left by an import that did not end.
         self.change(self.none()).await?;
         let mut head = Head {
             version: VERSION,

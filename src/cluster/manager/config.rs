@@ -24,7 +24,7 @@ pub enum Apply {
     Config(Box<SharedConfig>),
     /// This server leads this resource manager now, which may not have heard of it.
     Led(Arc<str>),
-    /// What came before is carried out: it is said so.
+    /// Answers when all before this is carried out.
     Opened(oneshot::Sender<()>),
 }
 

@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Between two words on how this server follows.
+/// How often this server says how it follows.
 const SAY: Duration = Duration::from_secs(3);
 /// Between two attempts to have another server lead what one that is to lead nothing still leads.
 const EVACUATE: Duration = Duration::from_secs(30);

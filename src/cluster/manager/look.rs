@@ -23,8 +23,8 @@ struct Modest {
 }
 
 impl Modest {
-    /// Whether one that has been vacant for so long, and may be taken after this time, is taken now. Each counts for the next, and
-    /// in one look there are few: what others take meanwhile is seen by the next.
+    /// Whether one that has been vacant for so long, and may be taken after this time, is taken now. Only a few are in one look: the
+    /// next look sees what other servers have taken meanwhile.
     fn takes(&mut self, vacant: Duration, wait: Duration) -> bool {
         let modest = EACH * u32::try_from((self.led + self.taken).min(8)).unwrap_or(8);
         let takes = self.taken < AT_ONCE && vacant >= wait + modest + self.more;
@@ -34,7 +34,7 @@ impl Modest {
 }
 
 impl Manager {
-    /// Looks what is to be done.
+    /// Looks for what is to be done.
     pub(super) fn look(&mut self) {
         self.see_unread();
         self.probe();
@@ -61,7 +61,7 @@ impl Manager {
         let mut again = Vec::new();
         let mut names: Vec<_> = self.known.keys().cloned().collect();
         if !names.is_empty() {
-            // Servers that look at the same time do not want the same.
+            // So that servers which look at the same time begin with different ones.
             let place = self.options.me.id.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31) + usize::from(byte));
             let at = place % names.len();
             names.rotate_left(at);
@@ -121,7 +121,7 @@ impl Manager {
         }
     }
 
-    /// Shows how far the logs are read that there were at the start. One that cannot be read is not waited for.
+    /// Shows how many of the logs that there were at the start are read. One that cannot be read is not waited for.
     pub(super) fn see_unread(&mut self) {
         let (names, all) = &mut self.unread;
         if names.is_empty() {
@@ -146,7 +146,7 @@ impl Manager {
         if self.refusing.get(id).is_some_and(still) {
             return true;
         }
-        // Whoever was there while etcd was gone has time to say so.
+        // A server that was there while etcd was gone gets time to say so.
         !self.servers.contains_key(id)
             && connected.elapsed() >= self.options.lease
             && self.absent.get(id).is_none_or(|since| since.elapsed() >= LOOK)
@@ -199,7 +199,7 @@ impl Manager {
         });
     }
 
-    /// Lets go what nobody needs, in an etcd of one's own.
+    /// Compacts an etcd that only this cluster uses.
     fn compact(&mut self) {
         let (revision, at) = self.past;
         if !self.options.compact || at.elapsed() < COMPACT || self.connected.is_none() {

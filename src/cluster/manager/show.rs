@@ -1,4 +1,4 @@
-//! How the cluster is, for operators; and their word on who leads.
+//! How the cluster is, for operators; and what they decide about who leads.
 
 use std::{sync::Arc, time::Duration};
 
@@ -126,7 +126,7 @@ impl Manager {
         }
     }
 
-    /// Has another server go on with it: this one, or whoever is the first.
+    /// Hands it over to this server, or to whichever takes it first.
     pub(super) fn hand_on(
         &mut self,
         name: &str,
@@ -161,7 +161,7 @@ impl Manager {
             let handle = self.topology.find(&rm);
             if let Some(handle) = handle.filter(|_| is_own && self.leaving.is_none()) {
                 handle.addr.do_send(Lead { log: group.clone(), found: None });
-                // While it was to be let go it took nothing of what holds for all servers.
+                // It took no shared configuration while it was to be handed over.
                 let _ = self.apply.send(Apply::Led(handle.id.clone()));
                 known.pending.clear();
                 return self.become_role(name, Role::Leads(group));

@@ -20,7 +20,7 @@ impl Manager {
         }
         let mut led: BTreeMap<&String, usize> = self.servers.keys().map(|id| (id, 0)).collect();
         for known in self.known.values() {
-            // What changes may come to whoever has less.
+            // One that is changing hands may go to whichever server has less.
             if matches!(known.role, Role::Changes) || known.heir.is_some() {
                 return;
             }

@@ -35,9 +35,9 @@ pub struct Unheard {
 }
 
 impl Manager {
-    /// This server is to have heard of all that are there by now.
+    /// Answers when this server has heard of all resource managers that are there by now.
     pub(super) fn hear_of_all(&mut self, reply: Heard) {
-        // One that takes no changes is asked all the same.
+        // An etcd that takes no changes is asked all the same.
         if let Some(why) = self.shown.trouble.get().filter(|_| self.connected.is_none()) {
             let _ = reply.send(Err(silent(&why)));
             return;

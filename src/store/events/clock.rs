@@ -15,7 +15,7 @@ pub struct Believed {
     until: Nanos,
     /// An operator vouches for the clock.
     anything: bool,
-    /// The clock is further ahead than is believed, and says this.
+    /// What the clock says where it is further ahead than is believed.
     doubted: Option<Nanos>,
 }
 

@@ -85,7 +85,7 @@ impl Mark {
     pub fn open(directory: &Path, beside: Option<Beside>) -> io::Result<(Mark, Found)> {
         let path = directory.join("mark");
         let (file, found) = open_at(&path)?;
-        // Until this process says that it is alive, what the one before said holds.
+        // What the process before said holds until this one says that it is alive.
         let alive = if let Found::Whole(left) = found { left.alive } else { Nanos::ZERO };
         Ok((Mark { file, path, beside, reserved: 0, alive, believed: Nanos::ZERO }, found))
     }
@@ -125,7 +125,7 @@ impl Mark {
 
     /// The store is closed, and `next` is the next id.
     pub fn close(&mut self, next: u64) -> io::Result<()> {
-        // First: while it says less than the mark itself, that counts.
+        // Before the mark itself, which counts while it says more.
         self.write_beside(next)?;
         if let Some(beside) = &self.beside {
             beside.file.sync_data().map_err(|error| beside.named(&error))?;

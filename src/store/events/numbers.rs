@@ -66,7 +66,7 @@ impl Numbers {
     /// # Errors
     /// They are to be written again.
     pub fn write(&mut self, rows: &[Row], instead: bool) -> io::Result<()> {
-        // The first may follow what a kill has cut.
+        // The first line may follow one that a kill has cut.
         let mut bytes = if self.file.is_none() && !instead { b"\n".to_vec() } else { Vec::new() };
         for row in rows {
             bytes.extend_from_slice(files::checked(&serde_json::to_string(row)?).as_bytes());

@@ -180,7 +180,7 @@ impl Found {
         }
     }
 
-    /// To be written to, as they are.
+    /// The files as they are, to be written to.
     pub fn files(&self) -> SetFiles {
         SetFiles { sum: self.sum }
     }

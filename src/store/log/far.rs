@@ -19,8 +19,8 @@ pub struct Place {
 
 /// What keeps the log of a resource manager. All of it blocks.
 pub trait Far: Send + Sync + fmt::Debug {
-    /// Adds frames, those that are there already excepted. When this returns they count, and nobody else has added any since
-    /// the one before them.
+    /// Adds the frames that are not there yet. When this returns they count, and follow the frame before them with none of anybody
+    /// else in between.
     ///
     /// # Errors
     /// Whether they count is not known; it can be tried again.
@@ -32,19 +32,19 @@ pub trait Far: Send + Sync + fmt::Debug {
     /// It is not there then.
     fn snapshot(&self, place: Place, bytes: Vec<u8>) -> Result<(), WriteError>;
 
-    /// Lets go records below `index`, and snapshots that hold after less than `state`.
+    /// Removes records below `index`, and snapshots of states before `state`.
     ///
     /// # Errors
     /// It can be tried again.
     fn prune(&self, index: u64, state: u64) -> Result<(), WriteError>;
 
-    /// Lets go all of it.
+    /// Removes all of it.
     ///
     /// # Errors
     /// It can be tried again.
     fn remove(&self) -> Result<(), WriteError>;
 
-    /// Its bytes, and how many there may be before it is not to grow by what can wait.
+    /// Its bytes, and from how many bytes on it must not grow by what can wait.
     fn room(&self) -> (u64, u64);
 }
 
@@ -73,7 +73,7 @@ impl Home {
         }
     }
 
-    /// Lets go records below `index` and snapshots that hold after less than `state`. May block.
+    /// Removes records below `index` and snapshots of states before `state`. May block.
     ///
     /// # Errors
     /// Something is still there that nothing needs.
@@ -84,7 +84,7 @@ impl Home {
         }
     }
 
-    /// Lets go all of it. May block.
+    /// Removes all of it. May block.
     ///
     /// # Errors
     /// Something is still there.

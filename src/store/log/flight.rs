@@ -28,7 +28,7 @@ const TRIES: usize = 5;
 pub struct About {
     /// Version of the file.
     pub format: u32,
-    /// Names of users, groups, applications and tags are others.
+    /// Names of users, groups, applications and tags are replaced.
     pub redacted: bool,
     /// Of the server that exported it.
     pub exported_by: String,
@@ -43,7 +43,7 @@ pub struct Flight {
     pub about: About,
     /// It begins after this; `None`: with its first record, which begins a session.
     pub snapshot: Option<Snapshot>,
-    /// What ends it before its end: damage, with its place.
+    /// Damage that ends it early, with its place.
     pub damage: Option<String>,
     bytes: Vec<u8>,
     places: Vec<Place>,

@@ -34,7 +34,7 @@ pub struct Cut {
     pub bytes: u64,
     /// What is wrong.
     pub why: String,
-    /// It is a torn end, as a process leaves it which is killed while it writes: nobody was told of what that held. A file that
+    /// It is a torn end, as a process leaves which is killed while it writes: nobody was told of what it held. A file that
     /// something else shortened looks the same.
     pub torn: bool,
     /// Nothing behind it can be read either: it may be what a machine leaves that stopped while it wrote.

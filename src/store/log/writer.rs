@@ -18,11 +18,11 @@ pub struct Writer {
     title: Title,
     segment: u64,
     open: Option<Open>,
-    /// The segment before, where something of a write that failed is behind its records.
+    /// The segment before, where a write that failed left something behind its records.
     torn: Option<Open>,
     /// What was written and is not flushed.
     unsynced: Unsynced,
-    /// The segment that it made last: what is in it may be of a write that failed.
+    /// The segment that it made last: a write that failed may have left something in it.
     made: Option<u64>,
     /// See [`DiskFault`].
     refuses: Option<DiskFault>,
@@ -42,7 +42,7 @@ struct Open {
     file: Arc<File>,
     path: PathBuf,
     length: u64,
-    /// What is behind `length` is of a write that failed.
+    /// A write that failed left something behind `length`.
     torn: bool,
 }
 
@@ -52,8 +52,8 @@ pub struct Unsynced {
     pieces: Vec<Piece>,
     /// A segment that is to be noted as the newest.
     made: Option<Made>,
-    /// A flush of some of it failed. The kernel may have dropped those pages and says so once only: what is flushed after
-    /// that without being written again would be nothing.
+    /// A flush of some of it failed. The kernel may have dropped those pages, and says so only once: another flush would do
+    /// nothing unless they are written again.
     again: bool,
     /// See [`DiskFault::Flushes`].
     refused: bool,
@@ -160,7 +160,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Has the kernel know which segment is the newest: what was written counts then.
+    /// Notes in the kernel's cache which segment is the newest: what was written counts then.
     ///
     /// # Errors
     /// It cannot be written.
@@ -198,7 +198,7 @@ impl Writer {
 
     fn roll(&mut self, first: u64) -> Result<(), WriteError> {
         if let Some(torn) = &self.torn {
-            // With another segment behind it, it would be damage.
+            // With another segment behind it that would be damage.
             torn.file.set_len(torn.length).map_err(failed("cut", &torn.path))?;
             self.torn = None;
         }

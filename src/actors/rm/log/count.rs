@@ -1,5 +1,5 @@
-//! Events have ids in the log of their resource manager: they are counted over its records, in their order. Whoever applies the
-//! records makes the same events, and so counts the same.
+//! The ids of events in the log of their resource manager: their count over its records. Whoever applies the records makes the same
+//! events, and so counts the same.
 
 use super::{RmActor, RmLog};
 use crate::{
@@ -25,8 +25,8 @@ impl RmLog {
         self.append(kind::COUNTED, at, &record::json(&self.events));
     }
 
-    /// What waits for records leaves in their order: with the ids that they gave it, or without, where it is not known
-    /// whether they will be written.
+    /// Events that wait for records leave with the ids that these gave them, or without where it is not known whether the records
+    /// will be written.
     pub fn let_out(&mut self, numbered: bool) {
         for (outlet, number) in self.waiting.iter_mut().filter_map(|due| due.outlet.take()) {
             if numbered {

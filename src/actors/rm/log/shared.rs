@@ -1,4 +1,4 @@
-//! What the threads share that write the log of a resource manager.
+//! What is shared by the threads that write the log of a resource manager.
 
 use std::{
     sync::{
@@ -16,7 +16,7 @@ use crate::{
     store::log::{self, Far, Unsynced, WriteError, Writer},
 };
 
-/// What threads share that write.
+/// See the module.
 #[derive(Debug)]
 pub struct SharedWriter {
     queue: Mutex<Queue>,
@@ -38,11 +38,11 @@ struct Queue {
     last: u64,
     /// Since when something is not on the disk.
     behind: Option<Instant>,
-    /// Since when that is so of what is being flushed.
+    /// The same for what is being flushed.
     flushing: Option<Instant>,
 }
 
-/// Frames on their way into a file. Unless they are in it they go back to the queue, whatever happens.
+/// Frames on their way into a file: if they do not get there, they go back to the queue.
 struct Batch<'a> {
     queue: &'a Mutex<Queue>,
     frames: Vec<u8>,
@@ -77,7 +77,7 @@ impl Drop for Batch<'_> {
     }
 }
 
-/// What is being flushed. Unless it is on the disk it is kept for the next flush, whatever happens.
+/// What is being flushed: if it does not get to the disk, it is kept for the next flush.
 struct Flushing<'a> {
     shared: &'a SharedWriter,
     files: Option<Unsynced>,
@@ -99,7 +99,7 @@ impl Drop for Flushing<'_> {
 }
 
 impl SharedWriter {
-    /// Nothing waits, and the next record has this index.
+    /// An empty queue, before the record with this index.
     pub(super) fn new(writer: Mutex<Writer>, far: Option<Arc<dyn Far>>, next: u64) -> SharedWriter {
         SharedWriter {
             queue: Mutex::default(),

@@ -15,7 +15,7 @@ pub struct Trail {
     handed: VecDeque<(Nanos, u64)>,
     /// What had arrived before that.
     reached: u64,
-    /// No stream is open: what the last one took so late that it may not have arrived never counts.
+    /// No stream is open: what the last one took shortly before its end may not have arrived, and never counts.
     lost: bool,
 }
 

@@ -42,9 +42,9 @@ impl Taken {
 pub struct KeysTaken {
     /// Those of which all parts are there, oldest first, with the time of the record in nanoseconds.
     taken: VecDeque<(Key, Digest, i64)>,
-    /// Of others how many parts releases counted that did not say which, and how many there are in all.
+    /// Others: how many parts were recorded by releases that did not say which, and how many parts there are.
     parts: Vec<(Key, u32, u32)>,
-    /// Of these whose parts are there.
+    /// The parts of these that are recorded.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "rows")]
     recorded: BTreeMap<Key, (Digest, PartsOf)>,
 }
@@ -72,7 +72,7 @@ impl KeysTaken {
         self.taken.is_empty() && self.parts.is_empty() && self.recorded.is_empty()
     }
 
-    /// The part of each of these requests is there that is recorded by this one, in a record of this time.
+    /// `by` has recorded its part of each of these requests, in a record of this time.
     pub fn note(&mut self, keyed: &[Keyed], by: PartOf, at: Nanos) {
         for (key, digest, of) in keyed {
             if *of > 1 && !self.is_whole((*key, *digest), *of, by) {
@@ -89,7 +89,7 @@ impl KeysTaken {
     fn is_whole(&mut self, (key, digest): (Key, Digest), of: u32, by: PartOf) -> bool {
         let (of_which, recorded) = self.recorded.entry(key).or_default();
         if *of_which != digest {
-            // The key stands for another request than before: of that one nobody will send the rest.
+            // The key stands for another request now: nobody will send the rest of the one before.
             (*of_which, *recorded) = (digest, PartsOf::new());
         }
         recorded.insert(by);
@@ -105,7 +105,7 @@ impl KeysTaken {
         whole
     }
 
-    /// Whose parts are there of requests that are not there as a whole.
+    /// Requests that are recorded in part, with these parts.
     pub fn recorded(&self) -> impl Iterator<Item = (Key, Digest, PartsOf)> + '_ {
         self.recorded.iter().map(|(key, (digest, parts))| (*key, *digest, parts.clone()))
     }

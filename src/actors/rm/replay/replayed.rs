@@ -55,7 +55,7 @@ pub struct Open {
 }
 
 impl Open {
-    /// As lines: one, unless they were put otherwise by now.
+    /// As lines: one, unless the shim is asked in another way now.
     pub fn payloads(&self) -> Vec<Payload> {
         lines::group(self.questions.iter().cloned().map(Outgoing::Ask).collect(), self.asks)
     }
@@ -123,7 +123,7 @@ impl Replayed {
             self.buffer.hand(handed[kind as usize], Some(kind));
         }
         if let Some(settings) = &self.settings {
-            // As many are kept as there were; an overflow ended the session, which is a record of its own.
+            // Within the bounds as in the session; an overflow ended that, which is a record of its own.
             self.buffer.trim(settings.bounds, None);
         }
     }

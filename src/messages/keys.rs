@@ -11,10 +11,12 @@ use tokio::{sync::watch, time::Instant};
 
 use super::receipts::PartsOf;
 
-/// A key is remembered for so long.
+/// A key is remembered for so long, and until its request is applied.
 pub const KEPT: Duration = Duration::from_secs(600);
 /// And as long as it is among so many.
 pub const MOST: usize = 100_000;
+/// Requests under way that are passed over at a time where keys are forgotten.
+const LOOKS: usize = 8;
 /// Longest key in bytes.
 pub const LONGEST: usize = 255;
 
@@ -134,11 +136,19 @@ impl Keys {
     pub fn claim(self: &Arc<Keys>, key: &str, digest: Digest) -> Known {
         let (now, key) = (Instant::now(), key_of(key));
         let mut state = self.state();
+        let mut under_way = 0;
         while let Some((at, _)) = state.taken.front()
             && (now.duration_since(*at) >= KEPT || state.taken.len() > MOST)
+            && under_way < LOOKS
             && let Some((_, old)) = state.taken.pop_front()
         {
-            state.keys.remove(&old);
+            if state.keys.get(&old).is_some_and(|(_, step)| *step == Step::Taken) {
+                // Forgotten, it would be carried out once more.
+                state.taken.push_back((now, old));
+                under_way += 1;
+            } else {
+                state.keys.remove(&old);
+            }
         }
         match state.keys.get(&key) {
             Some((known, _)) if *known != digest => Known::Other,
@@ -190,7 +200,7 @@ impl Taken {
     pub fn give_back(&self) {
         let mut state = self.keys.state();
         state.keys.remove(&self.key);
-        // It came lately: of many keys it is among the last.
+        // Its place is among the last: it came lately.
         if let Some(place) = state.taken.iter().rposition(|(_, key)| *key == self.key) {
             state.taken.remove(place);
         }
@@ -250,6 +260,23 @@ mod tests {
         assert!(matches!(keys.claim("k", (1, 1)), Known::Other));
         tokio::time::advance(KEPT).await;
         assert!(matches!(keys.claim("k", (1, 1)), Known::New(_)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_is_remembered_until_its_request_is_applied() {
+        let keys = Arc::<Keys>::default();
+        let Known::New(mut claim) = keys.claim("k", (1, 1)) else { panic!("new") };
+        let taken = claim.taken().expect("once");
+        tokio::time::advance(KEPT).await;
+        assert!(matches!(keys.claim("k", (1, 1)), Known::Waits(_)), "it is not carried out twice");
+        for n in 0..=MOST {
+            let Known::New(mut claim) = keys.claim(&n.to_string(), (0, 0)) else { panic!("new") };
+            claim.taken();
+        }
+        assert!(matches!(keys.claim("k", (1, 1)), Known::Waits(_)));
+        assert_eq!(keys.state().taken.len(), MOST);
+        drop(taken);
+        assert!(matches!(keys.claim("k", (1, 1)), Known::Taken));
     }
 
     #[tokio::test(start_paused = true)]

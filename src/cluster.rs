@@ -63,7 +63,7 @@ pub struct Cluster {
     standby: Arc<Standby>,
 }
 
-/// What the manager shows, for whoever cannot wait for an answer.
+/// What the manager shows to those who cannot wait for an answer.
 #[derive(Default)]
 struct Shown {
     /// Why nothing can be written at present.

@@ -1,5 +1,4 @@
-//! Logs that are carried over: from the data directory of a server that was alone into etcd, and back. Sessions go on as after any
-//! other restart.
+//! Carries logs from the data directory of a server that was alone into etcd, and back. Sessions go on as after any other restart.
 
 use std::{
     fs,
@@ -44,7 +43,7 @@ use crate::{
 mod claim;
 mod put;
 
-/// Longest time until etcd has answered for one resource manager.
+/// How long etcd may take to answer for one resource manager.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A resource manager whose log was carried over.

@@ -47,13 +47,13 @@ pub mod wire {
 
 /// How long a call may take.
 pub const PATIENCE: Duration = Duration::from_secs(3);
-/// A transaction that is not answered in this time may have gone with the member that led etcd: it is looked whether another does.
+/// A transaction that is not answered in this time may be lost with the member that led etcd: it is looked whether another leads.
 const DOUBT: Duration = Duration::from_millis(500);
 
-/// A call is sent so often with a new token.
+/// How often a call is sent again with a new token.
 const TRIES: usize = 3;
 
-/// Why a call led to nothing.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Trouble {
     /// No member answered, or not in time. A transaction may have come through.
@@ -125,7 +125,7 @@ pub struct State {
     pub refuses: Option<Arc<str>>,
 }
 
-/// Something that behaves as etcd does, in the same process.
+/// A model of etcd in the same process.
 pub trait Model: Send + Sync {
     /// See [`Etcd::range`].
     ///
@@ -541,7 +541,7 @@ fn refuses(alarm: &str) -> Option<Arc<str>> {
     Some(why.into())
 }
 
-/// The token is over, or of a time before users or roles were changed.
+/// The token has expired, or is from before users or roles were changed.
 fn is_signed_out(status: &Status) -> bool {
     let says = |why| status.message().contains(why);
     status.code() == Code::Unauthenticated || says("invalid auth token") || says("revision of auth store is old")
@@ -563,7 +563,7 @@ fn trouble(url: &str, status: &Status) -> Trouble {
     }
 }
 
-/// What an error is about at last.
+/// The text of the innermost error.
 fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {

@@ -33,13 +33,13 @@ use crate::{
     store::log::{Place, Title, records},
 };
 
-/// Values of the log that are read at once, to begin with.
+/// Values of the log in the first read.
 const PAGE: i64 = 16;
-/// However small they are, not more than so many: etcd answers others meanwhile.
+/// Values in a read at most, however small they are, so that etcd can answer others in between.
 const LARGEST_PAGE: i64 = 1_024;
-/// So many bytes may come at once: of small values more are read.
+/// Bytes that a read aims at: of small values more are read.
 const PAGE_BYTES: usize = 1 << 20;
-/// Until it is tried again.
+/// Between two attempts.
 const AGAIN: Duration = Duration::from_millis(300);
 
 /// How far somebody follows, for others.
@@ -80,7 +80,7 @@ impl Seen {
     }
 }
 
-/// Somebody follows. Once this is dropped, nothing more is read or applied.
+/// A log that is followed. Once this is dropped, nothing more is read or applied.
 #[derive(Debug)]
 pub struct Following {
     messages: UnboundedSender<ToFollower>,
@@ -112,7 +112,7 @@ enum ToFollower {
     View(oneshot::Sender<Option<Box<View>>>),
 }
 
-/// The way to what somebody follows, for readers.
+/// What readers see of a log that is followed.
 #[derive(Clone, Debug)]
 pub struct Looker {
     messages: UnboundedSender<ToFollower>,
@@ -273,7 +273,7 @@ impl Followed {
     }
 }
 
-/// Reads the newest snapshot that can be read, and the log behind it. The inner error is for good.
+/// Reads the newest snapshot that can be read, and the log behind it. The inner error is permanent.
 pub async fn load(source: &Source) -> Result<Result<Followed, String>, Trouble> {
     let Source { etcd, keys, head, revision, title, listener } = source;
     let name = Keys::name(&head.rm);
@@ -354,7 +354,7 @@ pub async fn frames(source: &Source) -> Result<Vec<u8>, Trouble> {
     Ok(values.iter().flat_map(|(_, bytes)| bytes).copied().collect())
 }
 
-/// How many values are read next, where so many had so many bytes: each answer takes a round, and etcd counts what is left for each.
+/// How many values are read next, after so many had so many bytes: each read is a round trip, and has etcd count what is left.
 fn next_page(page: i64, bytes: usize) -> i64 {
     if bytes > PAGE_BYTES {
         (page / 2).max(1)

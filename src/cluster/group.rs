@@ -504,17 +504,16 @@ mod tests {
         }
     }
 
+    fn group(etcd: Arc<dyn Model>, head: Head, chunks: VecDeque<Chunk>) -> Arc<Group> {
+        let (keys, tell) = (Keys::new("/callboard"), tokio::sync::mpsc::unbounded_channel().0);
+        let setup = Setup { etcd: Etcd::modelled(etcd), keys, runtime: Handle::current(), tell, max_bytes: 1_000 };
+        Group::new(setup, head, 100, chunks)
+    }
+
     #[tokio::test]
     async fn what_cannot_be_handed_over_is_led_on() {
-        let setup = Setup {
-            etcd: Etcd::modelled(Arc::new(Full)),
-            keys: Keys::new("/callboard"),
-            runtime: Handle::current(),
-            tell: tokio::sync::mpsc::unbounded_channel().0,
-            max_bytes: 1_000,
-        };
         let head = Head { rm: "rm".to_owned(), server: "me".to_owned(), epoch: 1, ..Head::default() };
-        let group = Group::new(setup, head, 100, VecDeque::new());
+        let group = group(Arc::new(Full), head, VecDeque::new());
         for _ in 0..2 {
             assert!(matches!(group.hand_over(None).await, Err(Fault::Trouble(Trouble::Refused(_)))));
             assert!(!group.is_deposed());
@@ -525,15 +524,8 @@ mod tests {
     async fn what_was_let_go_before_does_not_come_back_to_the_head() {
         // Values 1 to 15 were let go by the server that led before, while this one followed.
         let etcd = Arc::<Obedient>::default();
-        let setup = Setup {
-            etcd: Etcd::modelled(etcd.clone()),
-            keys: Keys::new("/callboard"),
-            runtime: Handle::current(),
-            tell: tokio::sync::mpsc::unbounded_channel().0,
-            max_bytes: 1_000,
-        };
         let head = Head { rm: "rm".to_owned(), first: 16, last: 20, index: 20, bytes: 50, ..Head::default() };
-        let group = Group::new(setup, head, 100, (1..=20).map(|number| (number, number, 10)).collect());
+        let group = group(etcd.clone(), head, (1..=20).map(|number| (number, number, 10)).collect());
         let head = async || group.inner.lock().await.head.clone();
         group.let_go(10, 0).await.expect("done");
         assert_eq!((head().await.first, head().await.bytes), (16, 50), "nothing of that is there any more");
@@ -545,15 +537,8 @@ mod tests {
     #[tokio::test]
     async fn a_snapshot_that_is_there_is_not_written_over() {
         let etcd = Arc::<Obedient>::default();
-        let setup = Setup {
-            etcd: Etcd::modelled(etcd.clone()),
-            keys: Keys::new("/callboard"),
-            runtime: Handle::current(),
-            tell: tokio::sync::mpsc::unbounded_channel().0,
-            max_bytes: 1_000,
-        };
         let head = Head { rm: "rm".to_owned(), first: 1, last: 20, index: 20, ..Head::default() };
-        let group = Group::new(setup, head, 100, VecDeque::new());
+        let group = group(etcd.clone(), head, VecDeque::new());
         let at = |index| Place { index, from: index };
         group.keep_snapshot(at(20), vec![1; 2 * PART]).await.expect("done");
         let written = etcd.0.lock().unwrap().len();

@@ -50,23 +50,23 @@ mod tests;
 mod unheard;
 mod watch;
 
-/// How often it is looked whether something is to be done.
+/// How often the manager looks for what is to be done.
 const LOOK: Duration = Duration::from_millis(100);
 /// A leader whose address refuses connections, and whose log stands still, for so long is gone.
 const STILL: Duration = Duration::from_millis(500);
-/// Who leads others already waits longer before it takes another, for each, up to eight.
+/// How much longer a server waits before it takes over another one, for each that it leads, up to eight.
 const EACH: Duration = Duration::from_millis(40);
-/// Until etcd is asked again that did not answer.
+/// Between two attempts while etcd does not answer.
 const AGAIN: Duration = Duration::from_millis(300);
-/// A resource manager that is let go has its records written within this time, or another server goes on without them.
+/// How long writing the last records of a resource manager that is handed over may take: another server goes on without others.
 const LETTING_GO: Duration = Duration::from_secs(2);
-/// A server that is to lead nothing waits so much longer than others before it takes over what nobody leads.
+/// How much longer than others a drained server waits before it takes over what nobody leads.
 const DRAINED: Duration = Duration::from_secs(3);
-/// A server that ends waits so long for another one that follows what it leads.
+/// How long a server that ends waits for another one to follow what it leads.
 const FOLLOWED: Duration = Duration::from_secs(10);
-/// The news that this server is gone takes no longer, or its lease ends by itself.
+/// How long telling etcd that this server is gone may take; else its lease ends by itself.
 const GOING: Duration = Duration::from_millis(500);
-/// Between two looks at how etcd is, while it takes changes and while it does not.
+/// How often etcd is asked how it is, while it takes changes and while it does not.
 const DATABASE: Duration = Duration::from_secs(10);
 const REFUSES: Duration = Duration::from_secs(1);
 /// Between two compactions.

@@ -18,9 +18,9 @@ use super::{
     keys::{Keys, Server},
 };
 
-/// Until it is tried again.
+/// Between two attempts.
 const AGAIN: Duration = Duration::from_millis(300);
-/// Until it is told again that another server has the id of this one.
+/// How often it is logged that another server has the id of this one.
 const TELL: Duration = Duration::from_secs(60);
 
 /// Whether others see that this server is there.
@@ -89,14 +89,14 @@ pub async fn keep(etcd: Arc<Etcd>, keys: Keys, me: Server, lease: Duration, held
     }
 }
 
-/// Nobody else is there with this id. A process of before that was killed counts until its lease has ended.
+/// No other server has this id. The process before, where it was killed, counts as another until its lease has ended.
 async fn alone(etcd: &Etcd, keys: &Keys, me: &Server) -> Result<bool, Trouble> {
     let found = etcd.range(&keys.server(&me.id), "", 0, 0).await?;
     let other = found.keys.first().and_then(|found| serde_json::from_slice::<Server>(&found.value).ok());
     Ok(other.is_none_or(|other| other.process == me.process))
 }
 
-/// Keeps it there until that fails, or it is gone all the same.
+/// Keeps the key there until that fails, or the key is gone all the same.
 async fn once(etcd: &Etcd, keys: &Keys, me: &Server, time: Duration, held: &Held) -> Result<(), Trouble> {
     let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX).max(1);
     let lease = etcd.grant(seconds).await?;

@@ -6,10 +6,10 @@ use tokio::{net::TcpStream, time::timeout};
 
 use super::keys::Server;
 
-/// A server that does not answer in this time does not refuse.
+/// A server that takes longer to answer counts as one that does not refuse.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Nobody listens where it is reached.
+/// Nobody listens at its address.
 pub async fn refuses(server: &Server) -> bool {
     let Some(address) = address(server) else { return false };
     matches!(timeout(PATIENCE, TcpStream::connect(address)).await, Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused)

@@ -1,5 +1,5 @@
-//! What readers see of resource managers that other servers lead. It is brought up to date when somebody reads, and not more
-//! often than is of use.
+//! What readers see of resource managers that other servers lead. It is brought up to date when somebody reads, but not more often
+//! than is useful.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,9 +14,9 @@ use crate::{
     messages::leaders::Fresh,
 };
 
-/// What is not older than this is shown as it is.
+/// A view that is no older than this is shown as it is.
 const FRESH: Duration = Duration::from_millis(100);
-/// Readers wait no longer than this for what is newer.
+/// How long readers wait for a newer view.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// See the module.

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::domain::DOMAIN_VERSION;
 
-/// What came of it.
+/// What came of an attempt.
 pub enum Taken {
     /// This server leads, with this head, of this revision.
     Leads(Head, i64),
@@ -16,7 +16,7 @@ pub enum Taken {
     Other,
 }
 
-/// What it takes.
+/// What taking the lead needs.
 #[derive(Clone)]
 pub struct Way {
     /// How etcd is reached.

@@ -1,4 +1,4 @@
-//! A key in etcd that is there as long as its carrier is at work.
+//! A key in etcd that is there as long as a command carries a log.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,9 +7,9 @@ use tokio::{task::AbortHandle, time::sleep};
 
 use crate::cluster::etcd::{Change, Done, Etcd, If, Trouble};
 
-/// Of a carrier that is gone it is there for so long.
+/// How long the key stays where the command was killed.
 const TIME: Duration = Duration::from_secs(10);
-/// Until it is tried again.
+/// Between two attempts.
 const AGAIN: Duration = Duration::from_millis(300);
 
 /// See the module.

@@ -16,7 +16,7 @@ use crate::{
     store::log::Title,
 };
 
-/// A change is sent so often.
+/// How often a change is tried.
 const TRIES: usize = 3;
 
 /// Where one log goes, as long as nobody else puts it there and no server leads a resource manager of its id.

@@ -8,7 +8,7 @@ use super::innermost;
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(1);
-/// A connection on which nothing comes is asked this often whether it is alive, and has as long to answer.
+/// How often an idle connection is asked whether it is alive, and how long it has to answer.
 const ALIVE: Duration = Duration::from_secs(2);
 
 /// See the module.

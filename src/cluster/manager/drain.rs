@@ -1,4 +1,4 @@
-//! Servers that are to lead nothing, and how servers follow what others lead, as they say.
+//! Servers that are drained, which means that they are to lead nothing; and how each server says that it follows what others lead.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
 
 /// How often this server says how it follows.
 const SAY: Duration = Duration::from_secs(3);
-/// Between two attempts to have another server lead what one that is to lead nothing still leads.
+/// Between two attempts of a drained server to hand over what it still leads.
 const EVACUATE: Duration = Duration::from_secs(30);
 
 impl Manager {

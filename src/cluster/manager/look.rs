@@ -1,4 +1,4 @@
-//! What is looked for again and again: who is gone, and what may be taken over.
+//! What the manager looks for again and again: who is gone, and what may be taken over.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use tokio::time::Instant;
 use super::{COMPACT, DATABASE, DRAINED, EACH, Known, LOOK, Manager, REFUSES, Role, STILL, ToManager};
 use crate::cluster::{etcd::PATIENCE, follow::Fault, probe};
 
-/// Resource managers that a server takes in one look, of those that another may take as well.
+/// Resource managers that a server takes over in one look at most, where other servers may take them too.
 const AT_ONCE: usize = 10;
 
-/// Takes that are left to others, a while: whoever leads less is quicker.
+/// Leaves resource managers to other servers for a while: the one that leads least is the quickest.
 #[derive(Clone, Copy)]
 struct Modest {
     led: usize,

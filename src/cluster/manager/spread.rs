@@ -7,7 +7,7 @@ use tokio::{sync::oneshot, time::Instant};
 
 use super::{Manager, Role};
 
-/// The same servers are there for so long, and between two hand-overs it is as long.
+/// How long the same servers must have been there, and the time between two hand-overs.
 pub(super) const SETTLED: Duration = Duration::from_secs(30);
 
 impl Manager {

@@ -1,5 +1,5 @@
 //! Resource managers of which this server has not heard: they may have registered at another one just now. etcd is asked before
-//! anybody is told that there is none. One question stands for all who wait, whatever they look for, and there are few of them.
+//! anybody is told that there is none. One question answers all who wait, whatever they look for, so that there are few questions.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
     messages::rm::{Refusal, RefusalKind},
 };
 
-/// Between two questions.
+/// The time between two questions.
 const BETWEEN: Duration = Duration::from_millis(50);
 
 /// Told when this server has heard of all that were there when it was asked.

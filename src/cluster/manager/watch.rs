@@ -1,4 +1,4 @@
-//! What etcd tells of changes, and what of it the actors are told.
+//! The changes that etcd tells of, and what the actors are told of them.
 
 use std::sync::Arc;
 

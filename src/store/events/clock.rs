@@ -6,7 +6,7 @@
 
 use crate::domain::{types::Nanos, words::plural};
 
-/// The clock is looked at more often than that: what passes between two looks is nothing to doubt, however short events are kept.
+/// The clock is read more often than that: so much may pass between two reads without doubt, however short events are kept.
 const OFTEN: Nanos = Nanos::from_secs(60);
 
 /// See the module.

@@ -70,7 +70,7 @@ pub fn open(directory: &Path, beside: Option<&Path>, limits: Limits, clock: Cloc
             header => headers.push(header),
         }
     }
-    // A process that was killed while it began a file leaves less than a head, and no event in it.
+    // A process that was killed while it began a file leaves part of a head, and no event.
     if headers.last() == Some(&Header::Short)
         && let (Some((_, path)), Some(_)) = (names.pop(), headers.pop())
     {
@@ -179,7 +179,7 @@ pub fn open(directory: &Path, beside: Option<&Path>, limits: Limits, clock: Cloc
 
 /// Where numbering goes on behind the events that end before `end`, and why not there.
 fn resume_at(end: u64, mark: &Found, fresh: bool, path: &impl Display) -> (u64, GapReason) {
-    // Ids may have been given out that nothing tells of.
+    // Ids may have been given out without a trace.
     let after = |what: &str| (end.saturating_add(AHEAD), GapReason::Damage(format!("{path}: {what}").into()));
     match mark {
         Found::Whole(Left { closed: Some(closed), .. }) if *closed >= end => {

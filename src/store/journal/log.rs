@@ -193,7 +193,7 @@ impl EventLog {
         let set = (self.lines + 1..).zip(records).filter(|(_, record)| is_of_set(record));
         self.last_set = set.map(|(number, _)| number).last().unwrap_or(self.last_set);
         self.lines += records.len() as u64;
-        // They are on disk, and this is made up for where it fails.
+        // The lines are on disk: where this fails, it is made up for later.
         self.sign().or(Ok(()))
     }
 
@@ -203,8 +203,8 @@ impl EventLog {
         self.count.rest();
     }
 
-    /// The copy says that lines are written which are. It is on disk with the next of them at the latest, and until then
-    /// a crash leaves no doubt: the log has them.
+    /// Says in the copy that these lines are written. It is on disk with the next lines at the latest; a crash before that leaves no
+    /// doubt, since the log has them.
     fn sign(&mut self) -> io::Result<()> {
         while let Some(at) = self.planned.last() {
             self.copy.open()?.write_all_at(&[copy::WRITTEN], *at)?;

@@ -217,7 +217,7 @@ fn tables(status: &ClusterStatus) -> String {
             format!("{sound}{cannot}"),
         ]);
     }
-    table(&mut text, &rows);
+    text.push_str(&out::aligned(&rows, 7));
     text.push('\n');
     let mut rows = vec![["RM", "LEADER", "EPOCH", "RECORDS", "SIZE", "HERE", "BEHIND", "LAG"].map(str::to_owned)];
     for group in &status.resource_managers {
@@ -237,8 +237,7 @@ fn tables(status: &ClusterStatus) -> String {
             group.lag.map_or("-".to_owned(), |lag| format!("{lag:.1}s")),
         ]);
     }
-    table(&mut text, &rows);
-    text
+    text + &out::aligned(&rows, 8)
 }
 
 fn room(group: &GroupStatus) -> String {
@@ -248,16 +247,6 @@ fn room(group: &GroupStatus) -> String {
 
 fn mebibytes(bytes: u64) -> String {
     format!("{:.1}Mi", bytes as f64 / f64::from(1 << 20))
-}
-
-fn table<const N: usize>(text: &mut String, rows: &[[String; N]]) {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; N] = std::array::from_fn(width);
-    for row in rows {
-        let line: String = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}  ")).collect();
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
 }
 
 #[cfg(test)]

@@ -67,6 +67,20 @@ pub fn note(text: impl Display) {
     let _ = writeln!(io::stderr(), "{}", lines(&text.to_string()));
 }
 
+/// Columns with two spaces between: the first `left` of them begin at one place, the others end there.
+pub fn aligned<R: AsRef<[String]>>(rows: &[R], left: usize) -> String {
+    let mut widths: Vec<usize> = Vec::new();
+    for row in rows.iter().map(R::as_ref) {
+        widths.resize(widths.len().max(row.len()), 0);
+        widths.iter_mut().zip(row).for_each(|(width, cell)| *width = cell.chars().count().max(*width));
+    }
+    let padded = |(at, (cell, width)): (usize, (&String, &usize))| {
+        if at < left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+    };
+    let line = |row: &R| row.as_ref().iter().zip(&widths).enumerate().map(padded).collect::<Vec<_>>().join("  ");
+    rows.iter().map(|row| format!("{}\n", line(row).trim_end())).collect()
+}
+
 /// A text of others, such as an id or a reason, on one line: what a terminal would obey becomes spaces.
 pub fn line(text: &str) -> String {
     text.chars().map(|c| if is_obeyed(c) { ' ' } else { c }).collect()

@@ -117,20 +117,15 @@ fn columns(row: &Row) -> [String; 3] {
 }
 
 fn section(text: &mut String, title: &str, rows: impl Iterator<Item = [String; 3]>) {
-    let rows: Vec<[String; 3]> = rows.collect();
-    if rows.is_empty() {
+    let mut all = vec![[title, "", ""].map(str::to_owned)];
+    all.extend(rows);
+    if all.len() == 1 {
         return;
     }
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    let (first, second) = (width(0).max(title.chars().count()), width(1));
     if !text.is_empty() {
         text.push('\n');
     }
-    let _ = writeln!(text, "{title}");
-    for [key, value, remark] in rows {
-        let line = format!("{key:first$}  {value:second$}  {remark}");
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
+    text.push_str(&out::aligned(&all, 3));
 }
 
 /// The page of all settings, `docs/settings.md`.

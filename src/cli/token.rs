@@ -134,10 +134,7 @@ fn list(file: &Path) -> anyhow::Result<String> {
         let rms = if grant.configures { format!("{rms} (configures)") } else { rms };
         rows.push([short(&grant), grant.role.to_string(), grant.name.to_string(), rms]);
     }
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let [first, second, third] = [width(0), width(1), width(2)];
-    let line = |row: &[String; 4]| format!("{:first$}  {:second$}  {:third$}  {}\n", row[0], row[1], row[2], row[3]);
-    Ok(rows.iter().map(line).collect())
+    Ok(out::aligned(&rows, 4))
 }
 
 /// Takes the lines out, leaving all others as they are; gives what was taken back.

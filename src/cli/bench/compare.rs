@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use serde::Serialize;
 
-use super::{BenchArgs, measure::Outcome, shapes::ShapeId, table::aligned};
+use super::{BenchArgs, measure::Outcome, shapes::ShapeId};
 use crate::cli::out;
 
 /// Runs of each program, where nothing else is said.
@@ -154,10 +154,11 @@ fn parts(runs: &[[Vec<Outcome>; 2]]) -> Result<Vec<Compared>> {
 pub fn text(compared: &[Compared]) -> String {
     let row = |one: &Compared| {
         let per_cpu = one.allocations_per_cpu_second.map_or("–".to_owned(), |ratio| ratio.text());
-        vec![one.shape.clone(), one.allocations_per_second.text(), per_cpu, one.p99_ms.text()]
+        [one.shape.clone(), one.allocations_per_second.text(), per_cpu, one.p99_ms.text()]
     };
-    let rows: Vec<Vec<String>> = compared.iter().map(row).collect();
-    let mut text = aligned(&["shape", "allocations/s", "per CPU-s", "p99"], &rows);
+    let mut rows = vec![["shape", "allocations/s", "per CPU-s", "p99"].map(str::to_owned)];
+    rows.extend(compared.iter().map(row));
+    let mut text = out::aligned(&rows, 1);
     if let Some(one) = compared.first() {
         text.push_str(&format!(
             "\nthis program by the other one: medians of {} runs each in turn; in brackets where 95 of 100 draws of these runs lie\n",

@@ -1,9 +1,9 @@
 //! Outcomes as text for a terminal and as Markdown for the documentation.
 
-use std::fmt::Write;
+use std::{fmt::Write, iter};
 
 use super::{beside::Read, measure::Outcome, shapes::ShapeId};
-use crate::domain::words::plural;
+use crate::{cli::out, domain::words::plural};
 
 const TITLES: [&str; 9] =
     ["shape", "nodes", "asks", "allocations/s", "per CPU-s", "p50 ms", "p99 ms", "p99.9 ms", "peak memory"];
@@ -42,29 +42,10 @@ fn circumstances(outcome: &Outcome) -> String {
     format!("{} depth, callboard {}, {}; {runs}; {share}", outcome.depth, outcome.version, outcome.machine)
 }
 
-/// Columns of one width each: the first begins at the left, the others end at the right.
-pub fn aligned(titles: &[&str], rows: &[Vec<String>]) -> String {
-    let width = |(column, title): (usize, &&str)| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([title.chars().count()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = titles.iter().enumerate().map(width).collect();
-    let titles: Vec<String> = titles.iter().copied().map(str::to_owned).collect();
-    let mut text = String::new();
-    for row in std::iter::once(&titles).chain(rows) {
-        for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            // Writing to a String cannot fail.
-            let _ = if at == 0 { write!(text, "{cell:<width$}") } else { write!(text, "  {cell:>width$}") };
-        }
-        text.push('\n');
-    }
-    text
-}
-
 /// A table for a terminal, with what has to be said beneath it.
 pub fn text(outcomes: &[Outcome]) -> String {
-    let rows: Vec<Vec<String>> = outcomes.iter().map(|outcome| cells(outcome).to_vec()).collect();
-    let mut text = aligned(&TITLES, &rows);
+    let rows: Vec<[String; 9]> = iter::once(TITLES.map(str::to_owned)).chain(outcomes.iter().map(cells)).collect();
+    let mut text = out::aligned(&rows, 1);
     for outcome in outcomes.iter().filter(|outcome| outcome.generator_was_the_bottleneck) {
         let share = 100.0 * outcome.generator_cpu_share.unwrap_or(0.0);
         let _ = writeln!(

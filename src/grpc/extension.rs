@@ -100,7 +100,7 @@ impl SchedulerExtension for Extension {
         detail.tell(format!("resource manager {rm}"));
         caller.acts_for(&rm)?;
         let unknown = || status::refusal(not_registered("UnregisterRequest", &rm));
-        let handle = self.topology.look_up(&rm).await.map_err(status::refusal)?.ok_or_else(unknown)?;
+        let handle = status::registered(&self.topology, "UnregisterRequest", &rm).await?;
         handle.addr.send(Unregister { asked }).await.map_err(|_| unknown())?.map_err(status::refusal)?;
         Ok(Response::new(ext::UnregisterResponse {}))
     }
@@ -192,9 +192,8 @@ async fn read(
         (false, false) => Predicates::Single,
     };
     let (handle, want) = if hello.resume {
-        let unknown = || status::refusal(not_registered("Hello", &hello.rm_id));
         let want = Want::All { after: Some(hello.resume_after), predicates: Some(predicates) };
-        (topology.look_up(&hello.rm_id).await.map_err(status::refusal)?.ok_or_else(unknown)?, want)
+        (status::registered(&topology, "Hello", &hello.rm_id).await?, want)
     } else {
         (topology.find_or_create(&hello.rm_id).map_err(status::refusal)?, Want::Next { predicates })
     };

@@ -3,6 +3,7 @@
 use std::{
     error::Error as _,
     future::Future,
+    net::IpAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -61,14 +62,7 @@ impl<S> Layer<S> for Guard {
     type Service = Guarded<S>;
 
     fn layer(&self, inner: S) -> Guarded<S> {
-        Guarded {
-            inner,
-            tokens: self.tokens.clone(),
-            refused: self.refused.clone(),
-            audit: self.audit.clone(),
-            topology: self.topology.clone(),
-            rates: self.rates.clone(),
-        }
+        Guarded { inner, guard: self.clone() }
     }
 }
 
@@ -76,11 +70,7 @@ impl<S> Layer<S> for Guard {
 #[derive(Clone)]
 pub struct Guarded<S> {
     inner: S,
-    tokens: Option<Arc<Tokens>>,
-    refused: Refused,
-    audit: Arc<Audit>,
-    topology: Arc<Topology>,
-    rates: Arc<Rates>,
+    guard: Guard,
 }
 
 impl<S: NamedService> NamedService for Guarded<S> {
@@ -133,7 +123,7 @@ where
     fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
         let header = request.headers().get(trace::HEADER).and_then(|header| header.to_str().ok());
         let came = header.and_then(Trace::read);
-        let span = begin(&self.topology, came.as_ref(), request.uri().path());
+        let span = begin(&self.guard.topology, came.as_ref(), request.uri().path());
         let Some(trace) = span.as_ref().map(Span::trace).or(came.map(Trace::here)) else {
             return self.answer(request, None);
         };
@@ -199,12 +189,12 @@ impl<S> Guarded<S> {
         S::Future: Send,
     {
         let need = need(request.uri().path());
-        if let Some(opening) = self.topology.opening().filter(|_| need.is_some()) {
+        if let Some(opening) = self.guard.topology.opening().filter(|_| need.is_some()) {
             return refuse(Status::unavailable(opening));
         }
         let connection = request.extensions().get::<Connection>();
-        let shown = connection.map(Connection::shown).cloned().unwrap_or_default();
-        let address = connection.and_then(Connection::peer);
+        let shown = connection.map(|connection| connection.shown.clone()).unwrap_or_default();
+        let address = connection.and_then(|connection| connection.address);
         let asked = |caller: Option<&Caller>, name: &str| audit::Request {
             trace,
             ..audit::Request::new("grpc", caller, address, name.to_owned(), name.to_owned())
@@ -213,11 +203,11 @@ impl<S> Guarded<S> {
         // Counted, so that whoever guesses tokens does not fill the log.
         let count_refused = |caller: Option<&Caller>| {
             if let Some((name, _)) = change {
-                self.audit.count(&asked(caller, name), "refused");
+                self.guard.audit.count(&asked(caller, name), "refused");
             }
         };
-        if let Some(stranger) = strange(request.headers(), self.tokens.is_some()) {
-            self.refused.grpc("origin");
+        if let Some(stranger) = strange(request.headers(), self.guard.tokens.is_some()) {
+            self.guard.refused.grpc("origin");
             count_refused(None);
             return Box::pin(async move { Ok(stranger) });
         }
@@ -226,11 +216,11 @@ impl<S> Guarded<S> {
             Some(role) => {
                 let header = request.headers().get(http::header::AUTHORIZATION);
                 let token = header.and_then(|header| header.to_str().ok()).and_then(bearer);
-                let caller = Caller::identify(self.tokens.as_deref(), token, &shown);
+                let caller = Caller::identify(self.guard.tokens.as_deref(), token, &shown);
                 // Whoever guesses tokens is known by the address.
                 let who = caller.as_ref().unwrap_or(&Caller::Anyone);
-                if let Err(wait) = self.rates.admit(|| who.key(address)) {
-                    self.refused.grpc(RATE);
+                if let Err(wait) = self.guard.rates.admit(|| who.key(address)) {
+                    self.guard.refused.grpc(RATE);
                     count_refused(caller.as_ref().ok());
                     return refuse(too_many(&who.identity(address), wait));
                 }
@@ -240,19 +230,20 @@ impl<S> Guarded<S> {
                     Err(denied) => {
                         count_refused(known.as_ref());
                         tracing::debug!(path = request.uri().path(), "{denied}");
-                        self.refused.grpc(denied.reason());
+                        self.guard.refused.grpc(denied.reason());
                         return refuse(denied.into());
                     }
                 }
             }
         };
-        let ticket = connection.and_then(Connection::ticket);
+        let ticket = connection.and_then(|connection| connection.ticket.as_ref());
         let call = match ticket {
             // Who may call anything keeps its connection by any call.
-            Some(ticket) if need.is_some() || self.tokens.is_none() => match ticket.admit(|| caller.key(address)) {
+            Some(ticket) if need.is_some() || self.guard.tokens.is_none() => match ticket.admit(|| caller.key(address))
+            {
                 Ok(call) => Some(call),
                 Err(open) => {
-                    self.refused.grpc(RATE);
+                    self.guard.refused.grpc(RATE);
                     count_refused(Some(&caller));
                     return refuse(too_many_connections(&caller.identity(address), open));
                 }
@@ -260,8 +251,8 @@ impl<S> Guarded<S> {
             ticket => ticket.map(Ticket::welcome),
         };
         let asked = change.map(|(name, noted)| (noted, asked(Some(&caller), name)));
-        let lease = caller.lease(self.tokens.as_ref(), &shown);
-        if let Some(lease) = caller.lease(self.tokens.as_ref(), &shown) {
+        let lease = caller.lease(self.guard.tokens.as_ref(), &shown);
+        if let Some(lease) = caller.lease(self.guard.tokens.as_ref(), &shown) {
             // What a stream brings is its caller's as well: nothing of it is read once the right to it has ended.
             let of_client = |body| Leased { body, lease: Some(lease), ended: false, sent: Sent::Requests };
             request = request.map(|body| Body::new(of_client(body)));
@@ -269,7 +260,7 @@ impl<S> Guarded<S> {
         match &asked {
             Some((true, asked)) => drop(request.extensions_mut().insert(asked.detail.clone())),
             Some((false, asked)) => {
-                let (audit, refused) = (self.audit.clone(), self.refused.clone());
+                let (audit, refused) = (self.guard.audit.clone(), self.guard.refused.clone());
                 request.extensions_mut().insert(Changes(Some(Arc::new((audit, refused, asked.clone())))));
             }
             None => {}
@@ -277,9 +268,9 @@ impl<S> Guarded<S> {
         request.extensions_mut().insert(caller);
         let noted = asked.as_ref().is_some_and(|(noted, _)| *noted);
         let configures = asked.as_ref().is_some_and(|(_, asked)| asked.action.ends_with("/UpdateConfiguration"));
-        let audit = self.audit.clone();
-        let pending = asked.map(|(noted, asked)| Pending::new(self.audit.clone(), asked, noted));
-        let (answer, refused) = (self.inner.call(request), self.refused.clone());
+        let audit = self.guard.audit.clone();
+        let pending = asked.map(|(noted, asked)| Pending::new(self.guard.audit.clone(), asked, noted));
+        let (answer, refused) = (self.inner.call(request), self.guard.refused.clone());
         Box::pin(async move {
             let response = answer.await?;
             let mut opened = None;
@@ -359,17 +350,21 @@ pub fn caller(extensions: &Extensions) -> Result<Caller, Status> {
     extensions.get::<Caller>().cloned().ok_or_else(|| Denied::NoToken.into())
 }
 
+fn origin(extensions: &Extensions) -> (&Caller, Option<IpAddr>) {
+    let address = extensions.get::<Connection>().and_then(|connection| connection.address);
+    (extensions.get::<Caller>().unwrap_or(&Caller::Anyone), address)
+}
+
 /// Who sends a configuration.
 pub fn sender(extensions: &Extensions) -> Sender {
-    let address = extensions.get::<Connection>().and_then(Connection::peer);
-    let caller = extensions.get::<Caller>().unwrap_or(&Caller::Anyone);
+    let (caller, address) = origin(extensions);
     Sender { name: caller.identity(address), tenant: caller.is_tenant() }
 }
 
 /// What the caller is counted by.
 pub fn key(extensions: &Extensions) -> Arc<str> {
-    let address = extensions.get::<Connection>().and_then(Connection::peer);
-    extensions.get::<Caller>().unwrap_or(&Caller::Anyone).key(address).into()
+    let (caller, address) = origin(extensions);
+    caller.key(address).into()
 }
 
 /// What the messages of a stream are part of.

@@ -40,12 +40,12 @@ pub fn plain(
     patience: Duration,
 ) -> impl Stream<Item = io::Result<Patient<TcpStream>>> {
     accepted(listener, room).map(move |(stream, place)| {
-        let peer = peer(&stream);
-        Ok(Patient::new(stream, place, peer, Shown::default(), patience))
+        let address = address(&stream);
+        Ok(Patient::new(stream, place, address, Shown::default(), patience))
     })
 }
 
-fn peer(stream: &TcpStream) -> Option<IpAddr> {
+fn address(stream: &TcpStream) -> Option<IpAddr> {
     Some(stream.peer_addr().ok()?.ip())
 }
 
@@ -53,7 +53,7 @@ fn peer(stream: &TcpStream) -> Option<IpAddr> {
 fn accepted(listener: TcpListener, room: usize) -> impl Stream<Item = (TcpStream, Place)> {
     stream::unfold((listener, Room::new(room)), |(listener, room)| async {
         let stream = accept(|| async { Ok(listener.accept().await?.0) }).await;
-        let place = room.place(peer(&stream)).await;
+        let place = room.place(address(&stream)).await;
         // It still works without, only slower.
         let _ = stream.set_nodelay(true);
         Some(((stream, place), (listener, room)))
@@ -102,7 +102,7 @@ pub fn encrypted(
             let Some((stream, place)) = stream else { return };
             let (acceptor, ready) = (acceptor.clone(), ready.clone());
             tokio::spawn(async move {
-                let peer = peer(&stream);
+                let address = address(&stream);
                 let accepted = tokio::select! {
                     accepted = timeout(patience, acceptor.accept(stream)) => accepted,
                     () = poll_fn(|context| place.poll_closed(context)) => return,
@@ -111,7 +111,7 @@ pub fn encrypted(
                     // Nobody takes it: the door is being closed.
                     Ok(Ok(stream)) => {
                         let shown = Shown::of(stream.get_ref().1.peer_certificates());
-                        drop(ready.send(Ok(Patient::new(stream, place, peer, shown, patience))).await);
+                        drop(ready.send(Ok(Patient::new(stream, place, address, shown, patience))).await);
                     }
                     Ok(Err(error)) => tracing::debug!(%error, "no TLS on a gRPC connection"),
                     Err(_) => tracing::debug!("no TLS on a gRPC connection in time"),
@@ -138,30 +138,13 @@ pub struct Patient<S> {
 #[derive(Clone, Debug, Default)]
 pub struct Connection {
     /// Its place among those that may be open.
-    ticket: Option<Ticket>,
+    pub ticket: Option<Ticket>,
     /// Requests of plain streams that are being handed in.
     pub arrived: Arc<Arrived>,
     /// Address of the client.
-    address: Option<IpAddr>,
+    pub address: Option<IpAddr>,
     /// The certificate that the client has shown.
-    shown: Shown,
-}
-
-impl Connection {
-    /// Its place among those that may be open.
-    pub fn ticket(&self) -> Option<&Ticket> {
-        self.ticket.as_ref()
-    }
-
-    /// The certificate that the client has shown.
-    pub fn shown(&self) -> &Shown {
-        &self.shown
-    }
-
-    /// Address of the client.
-    pub fn peer(&self) -> Option<IpAddr> {
-        self.address
-    }
+    pub shown: Shown,
 }
 
 impl<S> Patient<S> {

@@ -10,11 +10,11 @@ use tonic::{
 use super::status;
 use crate::{
     actors::{
-        rm::handle::{Gate, RmHandle, not_registered},
+        rm::handle::{Gate, RmHandle},
         topology::Topology,
     },
     messages::{
-        keys::{Asked, Claim, Known, LONGEST},
+        keys::{Asked, Claim, Known, LONGEST, digest},
         receipts::Receipt,
     },
 };
@@ -50,13 +50,9 @@ pub async fn turn(
     message: &[u8],
 ) -> Result<Option<Option<Now>>, Status> {
     let Some(key) = key(metadata)? else { return Ok(None) };
-    let unknown = || status::refusal(not_registered(what, rm));
-    let handle = topology.look_up(rm).await.map_err(status::refusal)?.ok_or_else(unknown)?;
+    let handle = status::registered(topology, what, rm).await?;
     let gate = handle.gate(what).map_err(status::refusal)?;
-    let mut sum = crc32fast::Hasher::new();
-    sum.update(what.as_bytes());
-    sum.update(message);
-    match gate.shared.keys.claim(key, (message.len() as u64, sum.finalize())) {
+    match gate.shared.keys.claim(key, digest(what, &[message])) {
         Known::New(claim) => Ok(Some(Some(Now { handle, gate, claim }))),
         Known::Taken => Ok(Some(None)),
         Known::Waits(key) => {

@@ -147,11 +147,7 @@ async fn read<P: Plain>(
         return Err(Status::invalid_argument(format!("rmID of the first {name} is empty")));
     }
     caller.acts_for(&rm)?;
-    let handle = topology
-        .look_up(&rm)
-        .await
-        .map_err(status::refusal)?
-        .ok_or_else(|| status::refusal(not_registered(name, &rm)))?;
+    let handle = status::registered(&topology, name, &rm).await?;
     let gone = || status::refusal(not_registered(name, &rm));
     let open = OpenStream::attach(&handle.addr, "grpc", Want::Plain(P::KIND), to).await;
     let open = open.map_err(|_| gone())?.map_err(status::refusal)?;

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     access::Caller,
     actors::{
-        rm::handle::{Gate, RmHandle, another_epoch, not_registered},
+        rm::handle::{Gate, RmHandle, another_epoch},
         topology::{Refusals, Sender, Topology},
     },
     messages::{
@@ -97,11 +97,7 @@ async fn read(
         return Err(nameless());
     }
     caller.0.acts_for(&head.rm)?;
-    let handle = topology
-        .look_up(&head.rm)
-        .await
-        .map_err(status::refusal)?
-        .ok_or_else(|| status::refusal(not_registered("Request", &head.rm)))?;
+    let handle = status::registered(&topology, "Request", &head.rm).await?;
     let gate = handle.gate("Request").map_err(status::refusal)?;
     if head.epoch != 0 && head.epoch != gate.epoch {
         return Err(status::refusal(another_epoch(&head.rm, head.epoch, gate.epoch)));

@@ -6,7 +6,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{
     guard, keyed,
-    plain::{Allocations, Applications, Nodes, Outgoing, serve},
+    plain::{Allocations, Applications, Nodes, Outgoing, Plain, serve},
     status,
 };
 use crate::{
@@ -19,6 +19,14 @@ use crate::{
 pub struct SchedulerDoor {
     /// The wiring.
     pub topology: Arc<Topology>,
+}
+
+impl SchedulerDoor {
+    fn stream<P: Plain>(&self, request: Request<Streaming<Wire>>) -> Result<Response<Outgoing<P::Response>>, Status> {
+        let (caller, arrived) = (guard::caller(request.extensions())?, guard::arrived(request.extensions()));
+        let traced = guard::traced(request.extensions());
+        Ok(Response::new(serve::<P>(self.topology.clone(), caller, arrived, traced, request.into_inner())))
+    }
 }
 
 #[tonic::async_trait]
@@ -61,9 +69,7 @@ impl Scheduler for SchedulerDoor {
         &self,
         request: Request<Streaming<Wire>>,
     ) -> Result<Response<Self::UpdateAllocationStream>, Status> {
-        let (caller, arrived) = (guard::caller(request.extensions())?, guard::arrived(request.extensions()));
-        let traced = guard::traced(request.extensions());
-        Ok(Response::new(serve::<Allocations>(self.topology.clone(), caller, arrived, traced, request.into_inner())))
+        self.stream::<Allocations>(request)
     }
 
     type UpdateApplicationStream = Outgoing<v1::ApplicationResponse>;
@@ -72,16 +78,12 @@ impl Scheduler for SchedulerDoor {
         &self,
         request: Request<Streaming<Wire>>,
     ) -> Result<Response<Self::UpdateApplicationStream>, Status> {
-        let (caller, arrived) = (guard::caller(request.extensions())?, guard::arrived(request.extensions()));
-        let traced = guard::traced(request.extensions());
-        Ok(Response::new(serve::<Applications>(self.topology.clone(), caller, arrived, traced, request.into_inner())))
+        self.stream::<Applications>(request)
     }
 
     type UpdateNodeStream = Outgoing<v1::NodeResponse>;
 
     async fn update_node(&self, request: Request<Streaming<Wire>>) -> Result<Response<Self::UpdateNodeStream>, Status> {
-        let (caller, arrived) = (guard::caller(request.extensions())?, guard::arrived(request.extensions()));
-        let traced = guard::traced(request.extensions());
-        Ok(Response::new(serve::<Nodes>(self.topology.clone(), caller, arrived, traced, request.into_inner())))
+        self.stream::<Nodes>(request)
     }
 }

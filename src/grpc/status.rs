@@ -1,12 +1,15 @@
 //! Refusals and closings as gRPC statuses.
 
-use std::{any::Any, panic::AssertUnwindSafe};
+use std::{any::Any, panic::AssertUnwindSafe, sync::Arc};
 
 use futures::FutureExt as _;
 use tonic::{Code, Response, Status, metadata::MetadataValue};
 
 use crate::{
-    actors::topology::{Notes, Refusals},
+    actors::{
+        rm::handle::{RmHandle, not_registered},
+        topology::{Notes, Refusals, Topology},
+    },
     messages::{
         leaders::Leader,
         rm::{Closing, ClosingKind, Refusal, RefusalKind, bounded},
@@ -26,6 +29,11 @@ pub fn refusal(refusal: Refusal) -> Status {
         RefusalKind::Closing | RefusalKind::Moved => Code::Unavailable,
     };
     with_leader(Status::new(code, refusal.detail), refusal.leader.as_deref())
+}
+
+/// The resource manager that a request names; `what` is what the request is called.
+pub async fn registered(topology: &Topology, what: &str, rm: &str) -> Result<Arc<RmHandle>, Status> {
+    topology.look_up(rm).await.map_err(refusal)?.ok_or_else(|| refusal(not_registered(what, rm)))
 }
 
 /// A request names another resource manager than its stream is of.

@@ -41,11 +41,16 @@ pub struct Asked {
 impl Asked {
     /// `what` names the call, `says` what it says.
     pub fn new(key: &str, what: &str, says: &[&[u8]]) -> Asked {
-        let mut sum = crc32fast::Hasher::new();
-        sum.update(what.as_bytes());
-        says.iter().for_each(|part| sum.update(part));
-        Asked { key: key_of(key), digest: (says.iter().map(|part| part.len() as u64).sum(), sum.finalize()) }
+        Asked { key: key_of(key), digest: digest(what, says) }
     }
+}
+
+/// Of a request that is called so and says this.
+pub fn digest(what: &str, says: &[&[u8]]) -> Digest {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(what.as_bytes());
+    says.iter().for_each(|part| sum.update(part));
+    (says.iter().map(|part| part.len() as u64).sum(), sum.finalize())
 }
 
 /// The keys of a session.

@@ -15,7 +15,7 @@ use crate::{
     http::problem::Problem,
     messages::{
         budget::Permit,
-        keys::{Asked, Claim, Digest, Known, LONGEST},
+        keys::{Asked, Claim, Digest, Known, LONGEST, digest},
         receipts::{Place, Receipt},
     },
 };
@@ -127,7 +127,7 @@ impl Once {
             Once::Plain => How::Plain(None),
             Once::Numbered(number) => {
                 // What is around a text says nothing, and a WebSocket message has none of it.
-                let digest = digest(what, body.trim_ascii());
+                let digest = digest(what, &[body.trim_ascii()]);
                 let turn = gate.shared.receipts.turn().await;
                 match gate.shared.receipts.place(number) {
                     Place::Next => How::Numbered(number, digest, Some(turn)),
@@ -155,7 +155,7 @@ impl Once {
                 }
             }
             Once::Keyed(key) => {
-                match gate.shared.keys.claim(&key, digest(what, body)) {
+                match gate.shared.keys.claim(&key, digest(what, &[body])) {
                     Known::New(claim) => How::Keyed(claim, None),
                     Known::Taken => return Ok(Turn::Before(Ok(()))),
                     Known::Waits(key) => {
@@ -183,14 +183,6 @@ impl Once {
         };
         Ok(Turn::Now(Handing { gate, handle, how }))
     }
-}
-
-/// What tells a request from another one.
-fn digest(what: &str, body: &[u8]) -> Digest {
-    let mut sum = crc32fast::Hasher::new();
-    sum.update(what.as_bytes());
-    sum.update(body);
-    (body.len() as u64, sum.finalize())
 }
 
 /// Waits until this number was applied.

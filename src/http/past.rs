@@ -123,13 +123,7 @@ async fn get(request: HttpRequest) -> Result<HttpResponse, Problem> {
 }
 
 async fn post(request: HttpRequest, payload: Payload) -> Result<HttpResponse, Problem> {
-    let past = match past(&request) {
-        Ok(past) => past,
-        Err(problem) => {
-            body::discard(payload).await;
-            return Err(problem);
-        }
-    };
+    let (past, payload) = body::unless(past(&request), payload).await?;
     let bytes = body::bytes(&request, payload, LONGEST).await?;
     let wrong = |why: String| {
         let form = r#"{"index": 1234} or {"time": "2026-11-21T02:13:00Z"}"#;

@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc};
 use actix_web::{
     HttpRequest, HttpResponse, Responder, ResponseError,
     body::BoxBody,
+    error::BlockingError,
     http::{StatusCode, header},
 };
 use schemars::JsonSchema;
@@ -169,6 +170,12 @@ impl From<Refusal> for Problem {
             },
         };
         Problem { leader: refusal.leader, ..Problem::new(status, refusal.detail) }
+    }
+}
+
+impl From<BlockingError> for Problem {
+    fn from(_: BlockingError) -> Problem {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down")
     }
 }
 

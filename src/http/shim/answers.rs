@@ -51,17 +51,8 @@ pub async fn answers(
     payload: Payload,
     doors: Data<Doors>,
 ) -> Result<HttpResponse, Problem> {
-    let (handle, gate) = match enter(&doors, &rm, "an answer") {
-        Ok(entered) => entered,
-        Err(problem) => {
-            body::discard(payload).await;
-            return Err(problem);
-        }
-    };
-    if let Err(problem) = same_epoch(&request, &rm, &gate) {
-        body::discard(payload).await;
-        return Err(problem);
-    }
+    let ((handle, gate), payload) = body::unless(enter(&doors, &rm, "an answer"), payload).await?;
+    let ((), payload) = body::unless(same_epoch(&request, &rm, &gate), payload).await?;
     let text = body::read(&request, payload, doors.limits().body()).await?;
     handle.addr.do_send(Answers { epoch: gate.epoch, answers: read(text, gate.shared.max_items).await? });
     Ok(accepted())

@@ -185,6 +185,17 @@ pub async fn discard<E>(mut payload: impl Stream<Item = Result<Bytes, E>> + Unpi
     }
 }
 
+/// The body of a request that may be read, with what was found out before; that of any other is drained.
+pub async fn unless<T, P>(checked: Result<T, P>, payload: Payload) -> Result<(T, Payload), P> {
+    match checked {
+        Ok(found) => Ok((found, payload)),
+        Err(problem) => {
+            discard(payload).await;
+            Err(problem)
+        }
+    }
+}
+
 /// What is left of a body goes with the connection, which ends when the answer is sent and this is still there. Of a body in
 /// chunks that nobody holds any more all is decoded, however much comes.
 fn leave(payload: impl Stream + 'static) {
@@ -203,12 +214,7 @@ where
     T: Send + 'static,
     E: Into<Problem> + Send + 'static,
 {
-    let read = if text.len() < LONG {
-        read(&text)
-    } else {
-        let read = web::block(move || read(&text)).await;
-        read.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"))?
-    };
+    let read = if text.len() < LONG { read(&text) } else { web::block(move || read(&text)).await? };
     read.map_err(Into::into)
 }
 

@@ -32,20 +32,8 @@ pub async fn heartbeat(
     payload: Payload,
     doors: Data<Doors>,
 ) -> Result<HttpResponse, Problem> {
-    let (handle, gate) = match enter(&doors, &rm, "Heartbeat") {
-        Ok(entered) => entered,
-        Err(problem) => {
-            body::discard(payload).await;
-            return Err(problem);
-        }
-    };
-    let once = match Once::of(&request, &rm, &gate) {
-        Ok(once) => once,
-        Err(problem) => {
-            body::discard(payload).await;
-            return Err(problem);
-        }
-    };
+    let ((handle, gate), payload) = body::unless(enter(&doors, &rm, "Heartbeat"), payload).await?;
+    let (once, payload) = body::unless(Once::of(&request, &rm, &gate), payload).await?;
     let numbered = matches!(once, Once::Numbered(_));
     let text = body::read(&request, payload, doors.limits().body()).await?;
     let mut handing = match once.turn(&handle, &gate, "Heartbeat", &text).await? {

@@ -108,13 +108,7 @@ pub async fn configure(
         Problem { detail, ..problem }
     });
     let entered = entered.and_then(|(handle, gate)| Once::of(&request, &rm, &gate).map(|once| (handle, gate, once)));
-    let (handle, gate, once) = match entered {
-        Ok(entered) => entered,
-        Err(problem) => {
-            body::discard(payload).await;
-            return Err(problem);
-        }
-    };
+    let ((handle, gate, once), payload) = body::unless(entered, payload).await?;
     let numbered = matches!(once, Once::Numbered(_));
     let text = body::read(&request, payload, doors.limits().body()).await?;
     let mut handing = match once.turn(&handle, &gate, "UpdateConfigurationRequest", &text).await? {

@@ -63,20 +63,8 @@ async fn post(
     payload: Payload,
     doors: &Doors,
 ) -> Result<HttpResponse, Problem> {
-    let (handle, gate) = match enter(doors, rm, kind.name()) {
-        Ok(entered) => entered,
-        Err(problem) => {
-            body::discard(payload).await;
-            return Err(problem);
-        }
-    };
-    let once = match Once::of(&request, rm, &gate) {
-        Ok(once) => once,
-        Err(problem) => {
-            body::discard(payload).await;
-            return Err(problem);
-        }
-    };
+    let ((handle, gate), payload) = body::unless(enter(doors, rm, kind.name()), payload).await?;
+    let (once, payload) = body::unless(Once::of(&request, rm, &gate), payload).await?;
     let numbered = matches!(once, Once::Numbered(_));
     let text = body::read(&request, payload, doors.limits().body()).await?;
     match once.turn(&handle, &gate, kind.name(), &text).await? {

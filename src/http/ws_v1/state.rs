@@ -25,7 +25,7 @@ use super::{
 use crate::{
     access::{Audit, audit::Standing},
     actors::{
-        directory::{Listing, PartitionEntry},
+        directory::{Listing, PartitionEntry, Unanswered},
         journal::{Faults, Journals},
         topology::Topology,
     },
@@ -183,7 +183,7 @@ impl RestState {
     pub async fn view(&self, name: &str) -> Result<View, Failure> {
         let listing = self.listing();
         let entry = url::named(name, |name| listing.partition(name)).ok_or_else(no_partition)?;
-        take(entry).await.ok_or_else(no_partition)
+        View::of(entry).await.map_err(|_| no_partition())
     }
 
     /// An answer about a partition. One of many rows does not hold up what else its worker does, and those who want the same at
@@ -240,7 +240,7 @@ impl RestState {
 
 /// All partitions in the order of the directory; one that just stopped is left out.
 pub async fn views(listing: &Listing) -> Vec<View> {
-    join_all(listing.partitions.iter().map(take)).await.into_iter().flatten().collect()
+    join_all(listing.partitions.iter().map(View::of)).await.into_iter().flatten().collect()
 }
 
 impl RestState {
@@ -279,12 +279,6 @@ fn no_partition() -> Failure {
     Failure::not_found("Partition not found")
 }
 
-/// `None` where the partition has just stopped.
-async fn take(entry: &PartitionEntry) -> Option<View> {
-    let snapshot = entry.addr.send(GetSnapshot).await.ok()?;
-    Some(View { rm: entry.rm.clone(), internal: entry.internal.clone(), shown: entry.shown.clone(), snapshot })
-}
-
 /// A long answer, and what it was made of.
 struct Made {
     snapshot: Weak<Snapshot>,
@@ -318,6 +312,13 @@ pub struct View {
 }
 
 impl View {
+    /// This partition, as it is now.
+    pub async fn of(entry: &PartitionEntry) -> Result<View, Unanswered> {
+        let snapshot = entry.addr.send(GetSnapshot).await?;
+        let PartitionEntry { rm, internal, shown, .. } = entry.clone();
+        Ok(View { rm, internal, shown, snapshot })
+    }
+
     /// The rows.
     pub fn partition(&self) -> &Partition {
         &self.snapshot.partition

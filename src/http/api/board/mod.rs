@@ -43,7 +43,7 @@ use crate::{
             reply::{self, Reply},
         },
     },
-    messages::{partition::GetSnapshot, places::Places, rm::Halt, wait::Target},
+    messages::{places::Places, rm::Halt, wait::Target},
 };
 
 /// What the handlers read.
@@ -145,15 +145,13 @@ impl BoardApi {
         find_partition(&self.topology.directory.get(), partition)
     }
 
-    /// The same, when it is its turn to be told of.
+    /// A partition as it is when this caller has its turn.
     async fn view_in_turn(&self, partition: &str, asker: &Asker) -> Result<(View, Turn), Problem> {
         asker.turn(async || self.view(partition).await, View::rows).await
     }
 
     pub(super) async fn view(&self, partition: &str) -> Result<View, Problem> {
-        let entry = self.entry(partition)?;
-        let snapshot = entry.addr.send(GetSnapshot).await.map_err(unanswered)?;
-        Ok(View { rm: entry.rm, internal: entry.internal, shown: entry.shown, snapshot })
+        View::of(&self.entry(partition)?).await.map_err(unanswered)
     }
 
     /// What is found of a thing in the state of its partition; `None` where that is nothing.
@@ -260,9 +258,7 @@ async fn explain_one(
         }
         Ok(Reply::json(&explained))
     });
-    let reply =
-        computed.await.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"))??;
-    Ok(reply::send_any(&request, reply).await)
+    Ok(reply::send_any(&request, computed.await??).await)
 }
 
 async fn get_nodes(

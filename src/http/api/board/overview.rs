@@ -9,7 +9,6 @@ use serde::Serialize;
 use super::{BoardApi, nodes, why};
 use crate::{
     access::Caller,
-    actors::directory::Unanswered,
     domain::{partition::Explainer, queue::Queue},
     http::{
         api::overdue::OverdueDrains,
@@ -150,16 +149,7 @@ pub async fn overview(api: &BoardApi, caller: &Caller, asker: &Asker) -> Result<
     let managers: Vec<RmInfo> = managers.into_iter().flatten().collect();
     for (entry, passed) in listing.partitions.iter().zip(overdue) {
         // One that just stopped is left out.
-        let take = async || {
-            let snapshot = entry.addr.send(GetSnapshot).await?;
-            Ok::<_, Unanswered>(View {
-                rm: entry.rm.clone(),
-                internal: entry.internal.clone(),
-                shown: entry.shown.clone(),
-                snapshot,
-            })
-        };
-        let Ok((view, turn)) = asker.turn(take, View::rows).await else { continue };
+        let Ok((view, turn)) = asker.turn(async || View::of(entry).await, View::rows).await else { continue };
         let status = nodes::status(api, entry).await;
         // Of one that another server leads this one does not know how it is.
         let manager = managers.iter().find(|manager| manager.id == entry.rm && !entry.followed).cloned();

@@ -96,9 +96,7 @@ pub async fn of(
         compute(&rm, config()?, &running, now)
     })
     .await;
-    let computed =
-        computed.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"))?;
-    Ok(computed?)
+    Ok(computed??)
 }
 
 /// The resource manager that is named, or the only one.

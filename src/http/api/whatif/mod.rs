@@ -39,7 +39,6 @@ use crate::{
 };
 use actix_web::{
     HttpRequest, HttpResponse,
-    http::StatusCode,
     web::{self, Data, Payload},
 };
 
@@ -88,14 +87,12 @@ async fn whatif(
     let view = api.view(partition).await?;
     let lasted = api.histories.of(&api.topology.events, view.partition()).await;
     let (shown, now) = (view.shown.clone(), Clock::default().now());
-    let computed = web::block(move || {
+    let answer = web::block(move || {
         // It takes its time, though nobody may wait for it any more.
         let _turn = turn;
         compute(&shown, &wanted, config, &view.snapshot, &lasted, now)
     })
-    .await;
-    let answer =
-        computed.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"))??;
+    .await??;
     Ok(HttpResponse::Ok().json(answer))
 }
 

@@ -27,7 +27,7 @@ use actix_web::{
     web::{Data, ServiceConfig},
 };
 
-use self::{board::BoardApi, releases::ReleasesApi, resource::ResourceApi, usage::UsageApi};
+use self::{board::BoardApi, resource::ResourceApi, usage::UsageApi};
 use super::{guard::note, long::SharedBy, problem::Problem, route::Route};
 use crate::actors::{
     directory::{Listing, PartitionEntry, Unanswered},
@@ -68,7 +68,6 @@ pub fn data(topology: &Arc<Topology>, journals: Arc<Journals>) -> impl Fn(&mut S
         journals,
         statuses: SharedBy::default(),
     });
-    let releases = Data::new(ReleasesApi { directory: topology.directory.clone() });
     let (events, of_logs) = (topology.events_of_logs().clone(), topology.keeps_logs());
     let usage = Data::new(UsageApi { directory: topology.directory.clone(), events, of_logs });
     let waiting = Data::new(wait::Waiting::default());
@@ -77,7 +76,6 @@ pub fn data(topology: &Arc<Topology>, journals: Arc<Journals>) -> impl Fn(&mut S
         config
             .app_data(board.clone())
             .app_data(resources.clone())
-            .app_data(releases.clone())
             .app_data(usage.clone())
             .app_data(waiting.clone())
             .app_data(directory.clone());

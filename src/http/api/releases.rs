@@ -22,12 +22,6 @@ use crate::{
     si::outward,
 };
 
-/// Where the handler finds partitions.
-pub struct ReleasesApi {
-    /// Partitions by the name that REST shows.
-    pub directory: Arc<Directory>,
-}
-
 /// The answer.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Releases")]
@@ -52,7 +46,7 @@ struct Row {
     sent: u32,
 }
 
-/// The application's data has to hold a [`ReleasesApi`].
+/// The application's data has to hold the [`Directory`].
 pub fn routes() -> Vec<Route> {
     vec![
         Access::Viewer
@@ -63,8 +57,8 @@ pub fn routes() -> Vec<Route> {
     ]
 }
 
-async fn unconfirmed(api: Data<ReleasesApi>, path: Path<String>, asker: Asker) -> Result<HttpResponse, Problem> {
-    let entry = find_partition(&api.directory.get(), &path)?;
+async fn unconfirmed(directory: Data<Directory>, path: Path<String>, asker: Asker) -> Result<HttpResponse, Problem> {
+    let entry = find_partition(&directory.get(), &path)?;
     let take = async || entry.addr.send(GetUnconfirmed).await.map_err(unanswered);
     let (releases, turn) = asker.turn(take, Vec::len).await?;
     let partition = entry.shown.clone();

@@ -6,10 +6,7 @@ use actix_web::{App, HttpServer, web::Data};
 use callboard::{
     actors::directory::{Asked, Directory, Listing, PartitionEntry},
     domain::types::{Nanos, Termination},
-    http::{
-        api::releases::{self, ReleasesApi},
-        route::register,
-    },
+    http::{api::releases, route::register},
     messages::partition::{Observe, Patience, UnconfirmedSums},
 };
 use serde_json::Value;
@@ -35,7 +32,7 @@ async fn unconfirmed_releases_are_listed_with_their_age() {
         followed: false,
     };
     directory.set(Listing { rms: Vec::new(), partitions: vec![entry] });
-    let api = Data::new(ReleasesApi { directory });
+    let api = Data::from(directory);
     let server = HttpServer::new(move || {
         App::new().app_data(api.clone()).configure(|config| register(config, &releases::routes()))
     })

@@ -29,6 +29,7 @@ use crate::{
         types::Nanos,
         words::{either, plural},
     },
+    http::ws_v1::time_text,
     store::log::{self, flight::Flight},
 };
 
@@ -162,8 +163,8 @@ fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
                     rm: flight.title.rm.clone(),
                     first,
                     last,
-                    from: words::time(from),
-                    to: words::time(to),
+                    from: time_text(from),
+                    to: time_text(to),
                     records: flight.len(),
                     bytes: flight.bytes(),
                     damage: flight.damage.clone(),
@@ -193,7 +194,7 @@ fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     if let (Some(from), Some(to)) = (args.from, args.to)
         && to < from
     {
-        bail!("--to {} is before --from {}", words::time(to), words::time(from));
+        bail!("--to {} is before --from {}", time_text(to), time_text(from));
     }
     let dir = source::directory(&args.data, args.rm.as_deref())?;
     let mut flight = stretch(&dir, args.from, args.to)?;
@@ -216,8 +217,8 @@ fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
         "{}: {}, {} to {}, in {}{redacted}\n",
         args.output.display(),
         plural(flight.len(), "record"),
-        words::time(first.1),
-        words::time(last.1),
+        time_text(first.1),
+        time_text(last.1),
         words::size(bytes)
     ))?;
     if let Some(damage) = &flight.damage {
@@ -234,8 +235,8 @@ fn stretch(dir: &Path, from: Option<Nanos>, to: Option<Nanos>) -> anyhow::Result
         if to < flight.first().1 {
             bail!(
                 "--to {} is before all that the log has, which begins at {}",
-                words::time(to),
-                words::time(flight.first().1)
+                time_text(to),
+                time_text(flight.first().1)
             );
         }
         flight.truncate(flight.up_to_time(to));
@@ -265,24 +266,20 @@ pub fn since(data: &Path, from: Nanos) -> anyhow::Result<Vec<(String, anyhow::Re
     Ok(source::directories(data)?.iter().map(named).collect())
 }
 
-/// Reads a flight, from its file or from a directory.
-fn open(source: &Source, data: &Path) -> anyhow::Result<Flight> {
-    match &source.file {
-        Some(file) => Flight::read(file).map_err(anyhow::Error::msg),
-        None => {
-            let dir = source::directory(data, source.rm.as_deref())?;
-            Flight::of_directory(&dir, None, &source::begins).map_err(anyhow::Error::msg)
-        }
-    }
-}
-
 impl Source {
-    /// Reads it.
+    /// Reads the flight, from its file or from a directory.
     ///
     /// # Errors
     /// It cannot be read from any state on.
     pub fn open(&self) -> anyhow::Result<Flight> {
-        let flight = open(self, &self.data)?;
+        let flight = match &self.file {
+            Some(file) => Flight::read(file),
+            None => {
+                let dir = source::directory(&self.data, self.rm.as_deref())?;
+                Flight::of_directory(&dir, None, &source::begins)
+            }
+        };
+        let flight = flight.map_err(anyhow::Error::msg)?;
         log::flight::check_domain(&flight.title).map_err(anyhow::Error::msg)?;
         Ok(flight)
     }

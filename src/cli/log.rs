@@ -20,8 +20,11 @@ use super::{
     },
     out, url,
 };
-use crate::domain::words::plural;
 use crate::store::log::{self, mark::Mark};
+use crate::{
+    domain::{types::Nanos, words::plural},
+    http::ws_v1::time_text,
+};
 
 /// Options of `callboard log`.
 #[derive(Args, Clone, Debug)]
@@ -102,7 +105,7 @@ pub async fn run(args: &LogArgs) -> anyhow::Result<ExitCode> {
     }
     let aside = base.with_extension("damaged");
     for dir in directories(&aside).with_context(|| format!("--data {}", args.data.display()))? {
-        let found = log::size(&dir).map_or(0, |bytes| bytes);
+        let found = log::size(&dir).unwrap_or(0);
         infos.push(Info { bytes: found, ..Info::damaged(&dir, format!("put aside as {}", dir.display())) });
     }
     let mut out = out::stdout();
@@ -217,7 +220,7 @@ fn info(dir: &Path) -> anyhow::Result<Info> {
 
 fn print(info: &Info, out: &mut impl io::Write) -> io::Result<()> {
     let Info { rm, bytes, segments, first, last, at, snapshot, behind, damage, disk } = info;
-    let at = jiff::Timestamp::from_nanosecond(i128::from(*at)).map_or_else(|_| at.to_string(), |at| at.to_string());
+    let at = time_text(Nanos(*at));
     writeln!(out, "resource manager {rm}")?;
     match last {
         0 => writeln!(out, "  records   none that can be read")?,

@@ -22,7 +22,6 @@ use std::{
     process::ExitCode,
     str::FromStr,
     sync::Arc,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -39,7 +38,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use tokio::task::spawn_blocking;
 
-use super::{out, validate};
+use super::{out, process::cores, validate};
 use crate::{
     access::Rates,
     actors::{
@@ -496,10 +495,6 @@ fn wire(
         topology.keep_events_of_logs(EventActor::start_in_arbiter(&control, |_| of_logs.of_logs()));
     }
     Ok(Wiring { topology, journals, metrics })
-}
-
-fn cores() -> usize {
-    thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 fn default_config(file: Option<&Path>, again: bool) -> anyhow::Result<LoadedConfig> {

@@ -13,7 +13,7 @@ use super::{
     human::{age, amounts},
     out::{self, Output},
 };
-use crate::domain::words::plural;
+use crate::domain::words::{either, plural};
 use crate::http::api::board::{
     advice::{AdviceView, AllocationView, HolderView, HoldersView, NAMED, PlaceView, RemedyView, quoted},
     timeline::{Timeline, TimelineRow},
@@ -272,7 +272,7 @@ fn so_far(text: &mut String, events: &str, timeline: &Timeline) {
 
 fn group(text: &mut String, group: &Group, now: Timestamp) {
     let what = plural(group.asks, if group.placeholder { "placeholder" } else { "ask" });
-    let waits = if group.asks == 1 { "waits" } else { "wait" };
+    let waits = either(&group.asks, "waits", "wait");
     let (size, first, since) = (amounts(&group.resource), &group.first, age(&group.since, now));
     let _ = writeln!(text, "\n{what} of {size} {waits}, for {since} (first: {first})");
     let _ = writeln!(text, "  {}", group.reason.text);

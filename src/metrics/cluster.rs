@@ -79,6 +79,6 @@ impl ClusterGauges {
     }
 }
 
-fn signed(count: u64) -> i64 {
+pub(super) fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use prometheus::{GaugeVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, Result};
 
-use super::{ClusterGauges, added};
+use super::{ClusterGauges, added, cluster::signed};
 
 /// What partitions and resource managers show of themselves.
 #[derive(Clone, Debug, Default)]
@@ -199,8 +199,4 @@ impl ExtensionGauges {
         }
         Ok(())
     }
-}
-
-fn signed(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -7,6 +7,7 @@ use crate::{
     actors::rm::replay::Mode,
     cli::out,
     domain::{DOMAIN_VERSION, words::plural},
+    http::ws_v1::time_text,
     store::log::{Record, flight::Flight},
 };
 
@@ -28,8 +29,8 @@ fn check(flight: &Flight) -> anyhow::Result<(String, bool)> {
         "{}: {}, {} to {}, of version {} of the rules; this is version {DOMAIN_VERSION}\n",
         title.rm,
         plural(flight.len(), "record"),
-        words::time(first.1),
-        words::time(last.1),
+        time_text(first.1),
+        time_text(last.1),
         title.domain
     );
     let mut replay = player::beginning(flight).map_err(anyhow::Error::msg)?.in_mode(Mode::Look);
@@ -58,5 +59,5 @@ fn check(flight: &Flight) -> anyhow::Result<(String, bool)> {
 }
 
 fn named(record: &Record<'_>) -> String {
-    format!("record {} of {}", record.index, words::time(record.at))
+    format!("record {} of {}", record.index, time_text(record.at))
 }

@@ -6,10 +6,8 @@
 use std::{
     collections::BTreeMap,
     io::{self, Write as _},
-    num::NonZeroUsize,
     process::ExitCode,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -21,7 +19,7 @@ use tokio::{sync::Mutex as Turns, task::spawn_blocking};
 use super::{
     ServeArgs,
     player::{Moment, Player},
-    source, words,
+    source,
 };
 use crate::domain::words::plural;
 use crate::{
@@ -35,6 +33,7 @@ use crate::{
     },
     cli::{
         interrupted, out,
+        process::cores,
         serve::{access::Access, log},
     },
     config::{self, LoadedConfig},
@@ -44,7 +43,7 @@ use crate::{
         doors::Doors,
         past::{Moved, Past, Point, Shown, Wanted},
         server::{self as http, Listen},
-        ws_v1::{self, RestState, watch},
+        ws_v1::{self, RestState, time_text, watch},
     },
     messages::{
         budget::Budget,
@@ -156,10 +155,6 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn cores() -> usize {
-    thread::available_parallelism().map_or(1, NonZeroUsize::get)
-}
-
 /// Takes what partitions send, and forgets it.
 struct Sink;
 
@@ -206,7 +201,7 @@ impl Stage {
 
     fn point(&self, place: usize) -> Point {
         let (index, at) = self.player.flight.moment(place);
-        Point { index, time: words::time(at) }
+        Point { index, time: time_text(at) }
     }
 
     /// Shows the moment after so many records.

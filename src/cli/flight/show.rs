@@ -11,6 +11,7 @@ use crate::{
         replay::{Mode, Replay},
     },
     cli::out,
+    http::ws_v1::time_text,
     store::log::Record,
 };
 
@@ -61,7 +62,7 @@ fn text(record: &Record<'_>, replay: &Replay, args: &ShowArgs) -> Option<String>
     if args.json {
         let row = json!({
             "index": record.index,
-            "time": words::time(record.at),
+            "time": time_text(record.at),
             "timestampNano": record.at.0.to_string(),
             "partition": &*seen.partition,
             "in": went_in,
@@ -70,7 +71,7 @@ fn text(record: &Record<'_>, replay: &Replay, args: &ShowArgs) -> Option<String>
         });
         return Some(format!("{row}\n"));
     }
-    let mut text = format!("{} {} {}\n", record.index, words::time(record.at), seen.partition);
+    let mut text = format!("{} {} {}\n", record.index, time_text(record.at), seen.partition);
     if differs {
         text += "  this leads to something else than it did\n";
     }

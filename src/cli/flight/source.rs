@@ -9,10 +9,10 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
-use super::words;
 use crate::{
     actors::rm::record::kind,
     domain::types::Nanos,
+    http::ws_v1::time_text,
     store::log::{self, flight::Flight},
 };
 
@@ -58,15 +58,11 @@ impl Moment {
     pub fn place(self, flight: &Flight) -> Result<usize, String> {
         let ((first, begins), (last, ends)) = (flight.first(), flight.last());
         let reaches = || {
-            format!(
-                "the flight goes from record {first}, {}, to record {last}, {}",
-                words::time(begins),
-                words::time(ends)
-            )
+            format!("the flight goes from record {first}, {}, to record {last}, {}", time_text(begins), time_text(ends))
         };
         match self {
             Moment::Index(index) if index < first || index > last => Err(format!("--at {index}: {}", reaches())),
-            Moment::Time(at) if at < begins => Err(format!("--at {}: {}", words::time(at), reaches())),
+            Moment::Time(at) if at < begins => Err(format!("--at {}: {}", time_text(at), reaches())),
             Moment::Index(index) => Ok(flight.up_to_index(index)),
             Moment::Time(at) => Ok(flight.up_to_time(at)),
         }

@@ -11,14 +11,8 @@ use crate::{
         journal::DrainNote,
         log::{Input, Step},
         resources::Resource,
-        types::Nanos,
     },
 };
-
-/// A time in UTC.
-pub fn time(at: Nanos) -> String {
-    jiff::Timestamp::from_nanosecond(i128::from(at.0)).map_or_else(|_| at.0.to_string(), |time| time.to_string())
-}
 
 /// So many bytes.
 pub fn size(bytes: u64) -> String {

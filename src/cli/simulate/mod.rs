@@ -38,7 +38,7 @@ use serde_json::json;
 
 pub use self::server::Counts;
 use self::{case::Case, rules::Fault, run::Outcome, scratch::Scratch, server::RM};
-use super::out;
+use super::{out, process::cores};
 use crate::domain::words::{either, plural};
 use crate::{
     actors::rm::record::kind,
@@ -125,7 +125,7 @@ pub fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     if let Some(name) = &args.planted {
         return planted::run(name, args, drawn);
     }
-    let jobs = args.jobs.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
+    let jobs = args.jobs.unwrap_or_else(cores);
     let sum = match (&args.case, args.seed, &args.seeds) {
         (Some(file), ..) => {
             let case = Case::read(file).map_err(anyhow::Error::msg)?;
@@ -260,7 +260,7 @@ pub fn check(case: &Case) -> anyhow::Result<Option<String>> {
 /// # Errors
 /// There is nowhere to run them.
 pub fn check_seeds(seeds: std::ops::Range<u64>, commands: usize) -> anyhow::Result<(Vec<Broken>, u64, Counts)> {
-    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = cores();
     let args = SimulateArgs {
         seed: None,
         seeds: None,

@@ -4,7 +4,10 @@ use std::process::ExitCode;
 
 use super::{Case, Seeds, SimulateArgs, worlds};
 use crate::domain::words::plural;
-use crate::{cli::out, domain::planted};
+use crate::{
+    cli::{out, process::cores},
+    domain::planted,
+};
 
 /// A shortened case has so many steps at most.
 const MOST: usize = 40;
@@ -16,7 +19,7 @@ pub fn run(name: &str, args: &SimulateArgs, drawn: impl Fn(u64) -> Case + Sync) 
     let all = planted::ALL.iter().map(|(name, _)| *name);
     let wanted: Vec<&str> = if name == "all" { all.collect() } else { vec![name] };
     let seeds = args.seeds.clone().map_or(SEEDS, |Seeds(seeds)| seeds);
-    let jobs = args.jobs.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
+    let jobs = args.jobs.unwrap_or_else(cores);
     let args = SimulateArgs { first: true, ..args.clone() };
     // Some faults end in panics, which break a rule: what they say is told with it.
     std::panic::set_hook(Box::new(|_| {}));

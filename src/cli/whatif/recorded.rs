@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     actors::rm::replay::{Mode, Replay},
-    cli::flight::{player, source::Moment, words},
+    cli::flight::{player, source::Moment},
     config,
     domain::{
         Partition,
@@ -17,9 +17,12 @@ use crate::{
         types::{AllocIx, Nanos},
         words::{either, plural},
     },
-    http::api::whatif::{
-        request::{Meant, Request},
-        view::{RecordedView, WhatIf},
+    http::{
+        api::whatif::{
+            request::{Meant, Request},
+            view::{RecordedView, WhatIf},
+        },
+        ws_v1::time_text,
     },
     messages::recorded::Replica,
     store::log::flight::{self, Flight},
@@ -92,8 +95,8 @@ pub fn run(file: &Path, at: Option<Moment>, partition: &str, wanted: &Request) -
         ends += &format!(" {changes} of the configuration {are} left out with the change.");
     }
     let shown = RecordedView {
-        from: words::time(from),
-        to: words::time(to),
+        from: time_text(from),
+        to: time_text(to),
         placed: recorded.placed,
         waits: Waits::from(recorded.waits.clone()).into(),
     };
@@ -118,5 +121,5 @@ fn missing(replay: &Replay, name: &str, flight: &Flight, place: usize) -> String
     let partitions = replay.session.iter().flat_map(|session| session.partitions.values());
     let names: Vec<&str> = partitions.map(|(_, replica)| &*replica.partition.name).collect();
     let there = if names.is_empty() { "there is none".to_owned() } else { format!("there are: {}", names.join(", ")) };
-    format!("--partition {name}: it is not in the flight at {}; {there}", words::time(flight.moment(place).1))
+    format!("--partition {name}: it is not in the flight at {}; {there}", time_text(flight.moment(place).1))
 }

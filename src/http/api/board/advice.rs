@@ -25,6 +25,7 @@ use crate::{
         types::Nanos,
         words::{either, plural},
     },
+    http::ws_v1::json,
 };
 
 /// A place in one of the orders that decide who is next.
@@ -74,7 +75,7 @@ pub struct HoldersView {
     /// All that is held, in base units.
     pub total: i64,
     /// What other schedulers hold of it.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "json::unset")]
     pub foreign: i64,
     /// The applications with the largest parts; of running ones the oldest.
     pub applications: Vec<HolderView>,
@@ -92,11 +93,6 @@ pub struct HolderView {
     pub name: String,
     /// Its part.
     pub amount: i64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_zero(amount: &i64) -> bool {
-    *amount == 0
 }
 
 impl From<Holders> for HoldersView {
@@ -357,7 +353,7 @@ impl Source<'_> {
                 let what = if names.len() == 1 { "allocation" } else { "allocations" };
                 let text = format!(
                     "Free {} on node {node}: end {what} {}.",
-                    amounts(freed, self.wanted_types(freed)),
+                    amounts(freed, freed.iter().count()),
                     listed(&names, NAMED)
                 );
                 let name = |(app, key): &AskName| AllocationView { application: app.to_string(), key: key.to_string() };
@@ -424,10 +420,6 @@ impl Source<'_> {
         let words = words.iter().map(String::as_str).chain(partition.iter().copied());
         let words: Vec<String> = words.map(quoted).collect();
         format!("callboard {what} {}", words.join(" "))
-    }
-
-    fn wanted_types(&self, freed: &Resource) -> usize {
-        freed.iter().count()
     }
 
     fn size_of(&self, (app, key): &AskName) -> String {

@@ -21,6 +21,7 @@ use crate::{
         partition::{Explainer, Waiting, forward::Bounds, remedies::Advice},
         resources::Resource,
         types::{AppIx, AppState, Nanos},
+        words::either,
     },
     http::ws_v1::{
         View,
@@ -204,7 +205,6 @@ pub fn first_reason(view: &View, id: &str, halt: Option<&Halt>) -> Option<String
 
 /// Of an application of which no ask waits: what it goes on with, or waits for.
 fn what_it_has(app: &App) -> String {
-    let of = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     let announced = app.gang.placeholder_ask.as_deref().filter(|_| app.state == AppState::Accepted);
     let mut to_come = Resource::new();
     for (kind, amount) in announced.into_iter().flat_map(|announced| announced.iter()) {
@@ -214,15 +214,17 @@ fn what_it_has(app: &App) -> String {
         }
     }
     if !to_come.is_empty() {
-        let placed = of(app.gang.placeholders as usize, "placeholder is", "placeholders are");
+        let placed = app.gang.placeholders;
         return format!(
-            "{placed} placed, and of the gang that was announced {} is not asked for yet",
+            "{placed} {} placed, and of the gang that was announced {} is not asked for yet",
+            either(&placed, "placeholder is", "placeholders are"),
             amounts(&to_come, 4)
         );
     }
     match app.allocs.len() {
         0 => "it has no asks".to_owned(),
-        count => of(count, "allocation runs", "allocations run"),
+        1 => "1 allocation runs".to_owned(),
+        count => format!("{count} allocations run"),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
         api::time,
         problem::Problem,
         shim::query::{self, one},
-        ws_v1::state::now,
+        ws_v1::{state::now, time_text},
     },
 };
 
@@ -127,8 +127,7 @@ impl Wanted {
             }
             Wanted { last: None, before: Some(_), .. } => no("before", "before needs last, such as last=200"),
             Wanted { filter: Filter { since: Some(since), until: Some(until), .. }, .. } if since > until => {
-                let shown = |time: &Nanos| jiff::Timestamp::from_nanosecond(time.0.into()).unwrap_or_default();
-                no("since", &format!("since {} is later than until {}", shown(since), shown(until)))
+                no("since", &format!("since {} is later than until {}", time_text(*since), time_text(*until)))
             }
             Wanted { follow: true, filter: Filter { until: Some(_), .. }, .. } => {
                 no("until", "follow goes on for ever: leave out until")

@@ -9,6 +9,7 @@ use crate::{
         partition::dry_run::{self, DryRun, LISTED},
         ugm::Who,
     },
+    http::ws_v1::json,
 };
 
 /// What a configuration would do.
@@ -45,7 +46,7 @@ pub struct PartitionPlan {
     /// Quotas and limits that would stand below usage.
     pub exceeded: Vec<Exceeded>,
     /// Queues, applications and quotas that are not listed.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "json::unset")]
     pub more: usize,
 }
 
@@ -165,10 +166,6 @@ impl PartitionPlan {
             exceeded: dry_run.exceeded.into_iter().take(LISTED).map(exceeded).collect(),
         }
     }
-}
-
-fn is_none(count: &usize) -> bool {
-    *count == 0
 }
 
 fn settings(settings: Vec<dry_run::Setting>) -> Vec<Setting> {

@@ -2,10 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::domain::{
-    resources::Resource,
-    types::Nanos,
-    usage::{By, Gap, History, Line, Share},
+use crate::{
+    domain::{
+        resources::Resource,
+        usage::{By, Gap, History, Line, Share},
+    },
+    http::ws_v1::time_text,
 };
 
 /// Lines, each with its end.
@@ -24,7 +26,7 @@ pub fn end(by: By, history: &History) -> Vec<u8> {
     push(
         &mut out,
         &json!({
-            "since": time(since), "until": time(until), "by": by.name(),
+            "since": time_text(since), "until": time_text(until), "by": by.name(),
             "complete": history.is_complete(), "events": history.events(),
         }),
     );
@@ -46,20 +48,16 @@ fn push(out: &mut Vec<u8>, line: &Value) {
 fn shown(by: By, line: &Line) -> Value {
     match line {
         Line::Share(Share { from, to, name, used }) => json!({
-            "from": time(*from), "to": time(*to), by.name(): &**name, "resourceSeconds": seconds(used),
+            "from": time_text(*from), "to": time_text(*to), by.name(): &**name, "resourceSeconds": seconds(used),
         }),
         Line::Gap(Gap { from, to, reason, detail }) => {
-            let mut gap = json!({"from": time(*from), "to": time(*to), "reason": reason});
+            let mut gap = json!({"from": time_text(*from), "to": time_text(*to), "reason": reason});
             if !detail.is_empty() {
                 gap["detail"] = json!(&**detail);
             }
             json!({ "gap": gap })
         }
     }
-}
-
-fn time(at: Nanos) -> String {
-    jiff::Timestamp::from_nanosecond(at.0.into()).unwrap_or_default().to_string()
 }
 
 /// Amounts times nanoseconds, told in amounts times seconds.

@@ -10,7 +10,7 @@ use crate::{
         api::time,
         problem::Problem,
         shim::query::{one, parameters},
-        ws_v1::state::now,
+        ws_v1::{state::now, time_text},
     },
 };
 
@@ -51,8 +51,7 @@ impl Wanted {
         let moment = |field| one(&given, field).map(|text| time::moment(field, text, now)).transpose();
         let (since, until) = (moment("since")?, moment("until")?.unwrap_or(now).min(now));
         if let Some(since) = since.filter(|since| *since > until) {
-            let shown = |time: Nanos| jiff::Timestamp::from_nanosecond(time.0.into()).unwrap_or_default();
-            let detail = format!("since {} is later than until {}", shown(since), shown(until));
+            let detail = format!("since {} is later than until {}", time_text(since), time_text(until));
             return Err(Problem::field("since", detail));
         }
         let step = one(&given, "step").map(|text| step(text, since, until)).transpose()?;

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::client::{
     http::segment,
-    net::{Answer, Client, Failed},
+    net::{Answer, Client, Failed, sentence},
     trust::Trust,
 };
 use super::{context::ContextArg, out, place::Place, url};
@@ -278,8 +278,7 @@ async fn open(wanted: &mut EventsArgs, url: impl Fn(&EventsArgs) -> String) -> R
     let status = answer.status;
     if !status.is_success() {
         let text = answer.text().await.unwrap_or_default();
-        let problem = serde_json::from_str::<serde_json::Value>(&text).ok();
-        let detail = problem.and_then(|problem| Some(problem["detail"].as_str()?.to_owned())).unwrap_or(text);
+        let detail = sentence(&text).unwrap_or(text);
         let text = format!("{} answered {status}: {detail}", wanted.server);
         return Err(if status.as_u16() == 503 { Error::Lost(text) } else { Error::Refused(text) });
     }

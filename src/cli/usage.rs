@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::client::{
     http::segment,
-    net::{Client, Failed},
+    net::{Client, Failed, sentence},
     trust::Trust,
 };
 use super::{context::ContextArg, out, url};
@@ -118,8 +118,7 @@ async fn read(wanted: &UsageArgs, out: &mut impl Write) -> Result<(), String> {
     let status = answer.status;
     if !status.is_success() {
         let text = answer.text().await.unwrap_or_default();
-        let problem = serde_json::from_str::<serde_json::Value>(&text).ok();
-        let detail = problem.and_then(|problem| Some(problem["detail"].as_str()?.to_owned())).unwrap_or(text);
+        let detail = sentence(&text).unwrap_or(text);
         return Err(format!("{server} answered {status}: {detail}"));
     }
     let mut rest: Vec<u8> = Vec::new();
@@ -189,7 +188,7 @@ impl Table {
             cells.push(line);
         }
         let left = if steps { 3 } else { 1 };
-        let mut text = if cells.len() > 1 { aligned(&cells, left) } else { String::new() };
+        let mut text = if cells.len() > 1 { out::aligned(&cells, left) } else { String::new() };
         for row in &self.rows {
             if let Some(Gap { from, to, reason, detail }) = &row.gap {
                 let detail = if detail.is_empty() { String::new() } else { format!(": {detail}") };
@@ -229,24 +228,6 @@ fn short(time: &str) -> String {
         Ok(time) => format!("{time:.0}"),
         Err(_) => time.to_owned(),
     }
-}
-
-/// Columns; the first `left` of them begin, the others end at the same place.
-fn aligned(cells: &[Vec<String>], left: usize) -> String {
-    let width = |at: usize| cells.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
-    let widths: Vec<usize> = (0..cells[0].len()).map(|at| width(at).unwrap_or(0)).collect();
-    let mut text = String::new();
-    for row in cells {
-        let padded: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(|(at, (cell, width))| if at < left { format!("{cell:<width$}") } else { format!("{cell:>width$}") })
-            .collect();
-        text.push_str(padded.join("  ").trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ use tonic::{
 use super::{
     Callbacks, Error, Incoming, Message, Result,
     extension::{self, Answers},
+    net::innermost,
     trust::Trust,
 };
 
@@ -271,14 +272,6 @@ pub(super) fn refused(rpc: &str, status: &Status) -> Error {
         status: format!("{:?}", status.code()),
         detail: status.message().to_owned(),
     }
-}
-
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut reason = error;
-    while let Some(source) = reason.source() {
-        reason = source;
-    }
-    reason.to_string()
 }
 
 #[cfg(test)]

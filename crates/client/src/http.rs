@@ -13,7 +13,7 @@ use tokio::{
 
 use super::{
     Callbacks, Error, Result,
-    net::{Answer, Body, Client, Failed},
+    net::{Answer, Body, Client, Failed, sentence},
     numbered::Numbered,
     stream,
     trust::Trust,
@@ -264,16 +264,9 @@ fn retry_after(response: &Answer) -> Duration {
 }
 
 async fn refused(request: &str, response: Answer) -> Error {
-    #[derive(Deserialize)]
-    struct Problem {
-        detail: Option<String>,
-        title: Option<String>,
-        message: Option<String>,
-    }
     let status = response.status;
     let text = response.text().await.unwrap_or_default();
-    let detail = serde_json::from_str::<Problem>(&text).ok().and_then(|p| p.detail.or(p.message).or(p.title));
-    let detail = detail.unwrap_or_else(|| text.chars().take(400).collect());
+    let detail = sentence(&text).unwrap_or_else(|| text.chars().take(400).collect());
     Error::Refused { request: request.to_owned(), status: status.as_u16().to_string(), detail }
 }
 

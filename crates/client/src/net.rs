@@ -56,11 +56,7 @@ pub struct Failed {
 
 impl Failed {
     fn of(error: &(dyn std::error::Error + 'static), was_there: bool) -> Failed {
-        let mut cause = error;
-        while let Some(source) = cause.source() {
-            cause = source;
-        }
-        let text = cause.to_string();
+        let text = innermost(error);
         let hints = [
             ("UnknownIssuer", "; --ca FILE names whom to believe"),
             // What a server without TLS answers, to one who reads it as TLS; and the other way round.
@@ -91,6 +87,11 @@ impl Failed {
     pub fn late(limit: Duration) -> Failed {
         Failed { text: format!("no answer within {limit:?}"), was_there: false }
     }
+}
+
+/// The cause that an error began with.
+pub fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    error.source().map_or_else(|| error.to_string(), innermost)
 }
 
 /// What the body of a refusal says to people: the detail of a problem, or the message of `/ws/v1`; `None` where it is neither.

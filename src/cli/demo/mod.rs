@@ -18,7 +18,7 @@ use super::{
     client::{Callbacks, DoorKind, Incoming, Message, Shim, server::Server, trust::Trust},
     out,
 };
-use crate::si::v1::RegisterResourceManagerRequest;
+use crate::{http::api::board::advice::quoted, si::v1::RegisterResourceManagerRequest};
 
 /// How often the shim looks what has ended and what begins.
 const TICK: Duration = Duration::from_millis(200);
@@ -147,9 +147,8 @@ async fn follow(shim: &Shim, callbacks: &mut Callbacks, shop: &mut Shop, begin: 
 
 /// This program as it was called, for a shell.
 fn program() -> String {
-    let called = env::args().next().filter(|called| !called.is_empty()).unwrap_or_else(|| "callboard".to_owned());
-    let plain = called.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./+@%:,".contains(&byte));
-    if plain { called } else { format!("'{}'", called.replace('\'', "'\\''")) }
+    let called = env::args().next().filter(|called| !called.is_empty());
+    called.map_or_else(|| "callboard".to_owned(), |called| quoted(&called))
 }
 
 /// What there is, and what to try: a test runs each line that is further in than the others.

@@ -20,7 +20,8 @@ fn number(value: &Value, key: &str) -> f64 {
     value[key].as_f64().unwrap_or_default()
 }
 
-fn amount(value: &Value) -> BTreeMap<String, i64> {
+/// Amounts by type, as an answer has them.
+pub fn amount(value: &Value) -> BTreeMap<String, i64> {
     let pairs = value.as_object().into_iter().flatten();
     pairs.filter_map(|(kind, amount)| Some((kind.clone(), amount.as_i64()?))).collect()
 }

@@ -4,7 +4,6 @@ mod draw;
 mod model;
 
 use std::{
-    collections::BTreeMap,
     env,
     io::{self, IsTerminal as _, Write as _},
     process::ExitCode,
@@ -126,11 +125,6 @@ fn headline(overview: &Value, partition: &str) -> String {
 }
 
 /// Amounts by type.
-fn amount(value: &Value) -> BTreeMap<String, i64> {
-    let pairs = value.as_object().into_iter().flatten();
-    pairs.filter_map(|(kind, amount)| Some((kind.clone(), amount.as_i64()?))).collect()
-}
-
 /// What came of a request.
 enum Answer {
     List(View, Option<(View, String)>, Result<(String, List), Error>),
@@ -229,7 +223,7 @@ async fn node(door: &Door, id: &str) -> Result<String, Error> {
     let name = if id.contains('/') { segment(&segment(id)) } else { segment(id) };
     let path = format!("/ws/v1/partition/{}/node/{name}", segment(&door.partition));
     let node = door.value_at(&path).await?;
-    let told = |name: &str, key: &str| format!("{name}: {}\n", super::human::amounts(&amount(&node[key])));
+    let told = |name: &str, key: &str| format!("{name}: {}\n", super::human::amounts(&rows::amount(&node[key])));
     let mut text = format!(
         "{}{}{}\n",
         told("Capacity", "capacity"),
@@ -238,7 +232,7 @@ async fn node(door: &Door, id: &str) -> Result<String, Error> {
     );
     for row in node["allocations"].as_array().into_iter().flatten() {
         let text_of = |key: &str| row[key].as_str().unwrap_or_default();
-        let size = super::human::amounts(&amount(&row["resource"]));
+        let size = super::human::amounts(&rows::amount(&row["resource"]));
         text.push_str(&format!("{}  {}  {size}\n", text_of("applicationId"), text_of("allocationKey")));
     }
     Ok(text)

@@ -4,7 +4,10 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use crate::cli::lists::table::{Cell, Column, List, Row};
+use crate::cli::lists::{
+    rows,
+    table::{Cell, Column, List, Row},
+};
 
 /// A view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -283,7 +286,7 @@ pub fn users(answer: &Value) -> List {
     for user in answer.as_array().into_iter().flatten() {
         let name = user["userName"].as_str().unwrap_or_default();
         let whole = &user["queues"];
-        let used = super::amount(&whole["resourceUsage"]);
+        let used = rows::amount(&whole["resourceUsage"]);
         let running = whole["runningApplications"].as_array().map_or(0, Vec::len);
         let mut limits = Vec::new();
         limited(whole, &mut limits);

@@ -97,7 +97,7 @@ async fn told(args: &ClusterArgs, command: &Command) -> Result<String, Error> {
     match command {
         Command::Status { output } => {
             let text = text(args.door.get_of_server("cluster").await?).await?;
-            Ok(if *output == Output::Json { text } else { tables(&read(&text)?) })
+            Ok(if *output == Output::Json { out::escaped(&text) } else { tables(&read(&text)?) })
         }
         Command::Move { rm, server, wait } => {
             let answer = args.door.post_to_server("cluster/move", &json!({ "rm": rm, "server": server })).await?;

@@ -73,7 +73,7 @@ async fn run_with(args: &PlanArgs, out: &mut dyn Write, err: &mut dyn Write) -> 
     match ask(args).await {
         Ok(answer) => {
             let status = if answer.plan.has_consequences() { CONSEQUENCES } else { 0 };
-            let text = if args.json { answer.json } else { table(&answer.plan) };
+            let text = if args.json { out::escaped(&answer.json) } else { table(&answer.plan) };
             match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
                 Ok(()) => status,
                 Err(error) => {
@@ -135,8 +135,7 @@ async fn ask(args: &PlanArgs) -> Result<Answer, Failure> {
             return Err(Failure::unknown(problem.detail));
         }
         if args.json {
-            json.push('\n');
-            return Err(Failure { status: REFUSED, on_stdout: true, text: json });
+            return Err(Failure { status: REFUSED, on_stdout: true, text: out::escaped(&json) + "\n" });
         }
         let mut text = String::new();
         for Warning { line, column, rule, message } in &problem.errors {

@@ -178,7 +178,7 @@ async fn carry_out(args: &ResourceArgs, zone: TimeZone, err: &mut dyn Write) -> 
         What::Status(show) | What::List(show) | What::Drain(DrainArgs { show, targets: None, .. })
             if show.format == Columns::Json =>
         {
-            Ok(Cluster::text(door).await? + "\n")
+            Ok(out::escaped(&Cluster::text(door).await?) + "\n")
         }
         What::Status(show) => {
             let cluster = Cluster::ask(door).await?;

@@ -84,7 +84,7 @@ async fn shown(args: &SettingsArgs) -> Result<String, Error> {
     let broken = |why: String| Error { text: format!("the server sent what are no settings: {why}"), status: None };
     let text = args.door.get_of_server("settings").await?.text().await.map_err(|error| broken(error.to_string()))?;
     if args.output == Output::Json {
-        return Ok(text);
+        return Ok(out::escaped(&text));
     }
     let answer = out::answer(&text).map_err(|error| broken(error.to_string()))?;
     Ok(tables(&answer, args.changed))

@@ -184,7 +184,7 @@ async fn answer(args: &WhyArgs) -> Result<String, Error> {
     }
     let (text, explained) = ask(&args.door, &args.application, args.ask.as_ref()).await?;
     Ok(match args.output {
-        Output::Json => text,
+        Output::Json => out::escaped(&text),
         Output::Text => told(&explained, Timestamp::now()),
     })
 }
@@ -391,7 +391,13 @@ fn freed(text: &mut String, allocations: &[AllocationView]) {
 
 #[cfg(test)]
 mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
     use super::*;
+    use crate::cli::{client::trust::Trust, context::ContextArg};
 
     const ANSWER: &str = r##"{"applicationID":"app-7","partition":"default","queueName":"root.a","user":"alice","groups":[],
         "tags":{},"state":"Accepted","stateLog":[],"submitted":"2026-11-20T10:00:00Z","allocations":0,"used":{},"pending":{},
@@ -425,6 +431,26 @@ task group g: 1 placeholder placed, 3 waiting, 0 replaced, 0 timed out
        max: 1
 ";
         assert_eq!(told(&explained, now), expected);
+    }
+
+    #[tokio::test]
+    async fn no_terminal_obeys_json() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let door =
+            Door { server, partition: "default".into(), context: ContextArg::default(), trust: Trust::default() };
+        let args = WhyArgs { application: "app-7".into(), ask: None, output: Output::Json, door };
+        let answers = async {
+            let (mut peer, _) = listener.accept().await.unwrap();
+            assert!(peer.read(&mut [0; 1024]).await.unwrap() > 0);
+            let body = ANSWER.replacen("alice", "a\u{9b}\u{202e}lice", 1);
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+            peer.write_all((head + &body).as_bytes()).await.unwrap();
+            peer
+        };
+        let (json, _) = tokio::join!(answer(&args), answers);
+        let json = json.unwrap();
+        assert!(json.contains(r#""user":"a\u009b\u202elice""#), "{json}");
     }
 
     #[test]

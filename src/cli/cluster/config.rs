@@ -66,7 +66,7 @@ pub(super) async fn run(door: &Door, command: &Command) -> Result<String, Error>
         Command::Get { settings, output } => {
             let text = text(door.get_of_server(PATH).await?).await?;
             if *output == Output::Json {
-                return Ok(text);
+                return Ok(out::escaped(&text));
             }
             let config: SharedConfig = read(&text)?;
             Ok(if *settings { lines(&config.settings) } else { config.config.unwrap_or_default() })

@@ -109,7 +109,11 @@ fn queue(text: &str) -> Result<QueueChange, String> {
 /// No change is named, one cannot be read, or the server cannot be asked.
 pub async fn run(args: &WhatIfArgs) -> anyhow::Result<ExitCode> {
     let (answer, json) = ask(args).await?;
-    out::print(if args.output == Output::Json { json + "\n" } else { told::told(&out::answer(&json)?) })?;
+    out::print(if args.output == Output::Json {
+        out::escaped(&json) + "\n"
+    } else {
+        told::told(&out::answer(&json)?)
+    })?;
     let worse = answer.applications.iter().any(|app| app.fares_worse());
     Ok(match (answer.refused.is_empty(), worse) {
         (false, _) => ExitCode::FAILURE,

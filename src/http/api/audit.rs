@@ -59,12 +59,7 @@ async fn audit(request: HttpRequest, doors: Data<Doors>) -> Result<HttpResponse,
             text.parse().map_err(|_| Problem::field("from", format!("from={text} is not the id of a record")))?
         }
     };
-    let yes = |name: &str| match query::one(&parameters, name) {
-        None | Some("false") => Ok(false),
-        Some("true") => Ok(true),
-        Some(other) => Err(Problem::field("query", format!("{name}={other} is not one of true, false"))),
-    };
-    let (follow, redact) = (yes("follow")?, yes("redact")?);
+    let (follow, redact) = (query::yes(&parameters, "follow")?, query::yes(&parameters, "redact")?);
     let log = doors.audit.clone();
     // What was only counted until now belongs to what is asked for.
     log.sum_up();

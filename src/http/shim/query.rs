@@ -34,9 +34,25 @@ pub fn one<'a>(parameters: &'a [(String, String)], name: &str) -> Option<&'a str
     parameters.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
 }
 
+/// One that is true or false; false where it is not given.
+pub fn yes(parameters: &[(String, String)], name: &str) -> Result<bool, Problem> {
+    match one(parameters, name) {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(other) => Err(Problem::field(name, format!("{name}={other} is not one of true, false"))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_that_is_no_boolean_is_named() {
+        let refused = yes(&[("redact".to_owned(), "1".to_owned())], "redact").unwrap_err();
+        assert_eq!(refused.field.as_deref(), Some("redact"));
+        assert_eq!(refused.detail, "redact=1 is not one of true, false");
+    }
 
     #[test]
     fn what_is_unknown_or_said_twice_is_refused() {

@@ -49,11 +49,7 @@ pub async fn register(
             ));
         }
     };
-    let state_dump = match query::one(&parameters, "stateDump") {
-        None | Some("false") => false,
-        Some("true") => true,
-        Some(other) => return Err(Problem::field("stateDump", format!("stateDump={other} is not one of true, false"))),
-    };
+    let state_dump = query::yes(&parameters, "stateDump")?;
     let query = request.query_string().as_bytes();
     let asked = Once::asked(&request, "RegisterResourceManagerRequest", &[&text, query])?;
     // Where another server may take it.

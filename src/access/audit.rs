@@ -26,7 +26,7 @@ pub const KEPT: usize = 10_000;
 const SUMS: usize = 1_000;
 /// How many of them one caller may have: a shim has about ten. Its further ones count for its `others`.
 const OF_CALLER: usize = 32;
-/// How many of them those may have together who are not known, since anybody may be one of them, from however many addresses.
+/// How many of them all unknown callers may have together: anybody may be one, from however many addresses.
 const OF_STRANGERS: usize = 64;
 /// What fails of a caller in a minute, and by itself is noted. What is more is summed up.
 const FAILED: u32 = 20;
@@ -38,7 +38,7 @@ const UNKNOWN: &str = "unknown";
 pub const OTHERS: &str = "others";
 /// Bytes of a text that somebody sent.
 const LONGEST: usize = 1_024;
-/// So many of them are told of a request: what it is about, and what came of it.
+/// Texts of a request that are kept: what it is about, and what came of it.
 const TOLD: usize = 2;
 /// The outcome of what nobody answered.
 const UNANSWERED: &str = "unknown";
@@ -217,7 +217,7 @@ pub struct Pending {
     asked: Option<Request>,
     /// By itself, not only counted.
     noted: bool,
-    /// It has been told as one that goes on.
+    /// It was noted as one that goes on.
     told: bool,
 }
 

@@ -447,13 +447,11 @@ fn keep_logs(
         ),
         Before::Closed | Before::Killed | Before::Unknown => {}
     }
-    // Tests cannot write as much as a snapshot takes.
-    let wanted = cfg!(debug_assertions).then(|| std::env::var("CALLBOARD_TEST_SNAPSHOT_BYTES").ok()).flatten();
     let logs = Logs {
         base: base.clone(),
         server: mark.server.clone(),
         sync,
-        snapshot: wanted.and_then(|bytes| bytes.parse().ok()).unwrap_or(SNAPSHOT),
+        snapshot: snapshot_after(SNAPSHOT),
         metrics: Some(metrics.log()),
         unread: Default::default(),
         gone: Default::default(),
@@ -495,6 +493,12 @@ fn wire(
         topology.keep_events_of_logs(EventActor::start_in_arbiter(&control, |_| of_logs.of_logs()));
     }
     Ok(Wiring { topology, journals, metrics })
+}
+
+/// Bytes of log after which a snapshot is taken; tests cannot write as many.
+fn snapshot_after(bytes: u64) -> u64 {
+    let wanted = cfg!(debug_assertions).then(|| std::env::var("CALLBOARD_TEST_SNAPSHOT_BYTES").ok()).flatten();
+    wanted.and_then(|wanted| wanted.parse().ok()).unwrap_or(bytes)
 }
 
 fn default_config(file: Option<&Path>, again: bool) -> anyhow::Result<LoadedConfig> {

@@ -1,6 +1,6 @@
-//! `callboard settings`: what a running server goes by; and the page of all settings, from their table.
+//! `callboard settings`: what a running server goes by.
 
-use std::{fmt::Write as _, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::Args;
 use serde::Deserialize;
@@ -8,11 +8,6 @@ use serde::Deserialize;
 use super::{
     door::{Door, Error},
     out::{self, Output},
-    serve::options,
-};
-use crate::{
-    config::table::{self, Scope, Setting},
-    messages::settings::ServerOption,
 };
 
 /// Shows the settings of a running server: its options, those of the whole server, and those of each resource manager.
@@ -126,65 +121,6 @@ fn section(text: &mut String, title: &str, rows: impl Iterator<Item = [String; 3
         text.push('\n');
     }
     text.push_str(&out::aligned(&all, 3));
-}
-
-/// The page of all settings, `docs/settings.md`.
-pub fn page() -> String {
-    let mut page = "# Settings\n\n\
-        This page is written from the table that reads the settings, by a test. `callboard settings` and `GET /api/v1/settings` \
-        show what a running server goes by.\n\n\
-        ## Options of the server\n\n\
-        Given to `callboard serve`, or in the environment; a change takes a restart.\n\n\
-        | option | variable | default | meaning |\n| --- | --- | --- | --- |\n"
-        .to_owned();
-    let code = |text: Option<String>| text.map_or(String::new(), |text| format!("`{text}`"));
-    for ServerOption { name, r#type, default, environment, description, .. } in options::described() {
-        let is_flag = r#type == "flag";
-        let option = cell(&if is_flag { format!("--{name}") } else { format!("--{name} {type}", r#type = r#type) });
-        let (env, default) = (code(environment), code(default.filter(|_| !is_flag)));
-        let _ = writeln!(page, "| `{option}` | {env} | {default} | {} |", cell(&description));
-    }
-    page.push_str(
-        "\n## Settings of the whole server\n\n\
-         In the `extraConfig` of a registration or an update by whoever has the role operator, or with `--set KEY=VALUE`. Of each key \
-         the value is in force that a resource manager sent last, else that of `--set`: what one does not send it leaves to the others. It \
-         takes a key back with a registration or an update without it, and when it unregisters; while it is away, also over a restart, what \
-         it sent stays. In a cluster it holds at the server that leads the resource manager, from then on. A value that cannot be read counts as the default, and the answer and the log say so; with `--set`, and where \
-         the table says *refused*, it is an error. `SUBSYSTEM` is one of the names under [CFG-115](rules/configuration.md#cfg-115).\n\n",
-    );
-    rows(&mut page, Scope::Server);
-    page.push_str(
-        "\n## Settings of a resource manager\n\n\
-         In the `extraConfig` of its own registration or update; they hold for its session. A value that cannot be read refuses the \
-         request. Those that are not in force at once are read at registration.\n\n",
-    );
-    rows(&mut page, Scope::ResourceManager);
-    page
-}
-
-fn rows(page: &mut String, scope: Scope) {
-    page.push_str("| key | value | default | in force | meaning |\n| --- | --- | --- | --- | --- |\n");
-    for row in table::TABLE.iter().filter(|row| row.scope() == scope) {
-        let Setting { key, form, default, live, strict, text } = row;
-        let default = match default {
-            None => "as started".to_owned(),
-            Some("") => "that above".to_owned(),
-            Some(default) => format!("`{default}`"),
-        };
-        let live = if *live { "at once" } else { "at registration" };
-        let refused = if *strict && scope == Scope::Server { "; else *refused*" } else { "" };
-        let _ = writeln!(page, "| `{key}` | {form}{refused} | {default} | {live} | {text} |");
-    }
-}
-
-fn cell(text: &str) -> String {
-    text.split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
-        .replace('|', "\\|")
-        .replace('<', "\\<")
-        .split_inclusive(' ')
-        .collect()
 }
 
 #[cfg(test)]

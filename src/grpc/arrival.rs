@@ -120,7 +120,7 @@ struct Arrival {
     place: Place,
     /// What has come of a message that is not whole.
     held: BytesMut,
-    /// That, among all that is under way.
+    /// Counts it among all that is under way.
     coming: Coming,
     ended: bool,
     /// While a message is on its way: when it has to be there, and what waits for it or for the next sign of life.

@@ -41,9 +41,9 @@ use crate::{
     },
 };
 
-/// Callbacks of a resource manager in a minute of which the log says that its shim could not handle them.
+/// So many failed callbacks of a resource manager are logged in a minute.
 const FAILURES: u32 = 10;
-/// Bytes of what the shim says of it.
+/// Longest error of a shim that is logged, in bytes.
 const WORDS: usize = 1_024;
 
 /// The service.
@@ -144,7 +144,7 @@ struct Open {
     order: Mutex<Order>,
     released: Notify,
     rm: String,
-    /// Of all resource managers: a new stream begins no new account.
+    /// Shared by all streams: one that is opened again is not counted anew.
     failures: Arc<Mutex<Sparing>>,
 }
 

@@ -40,19 +40,19 @@ use crate::{
     trace::{self, Span, Trace},
 };
 
-/// So long a stream may take to begin to answer, or to end, until the audit log has it as one that goes on.
+/// A stream that has neither answered nor ended by then is in the audit log as one that goes on.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The services behind a door that takes tokens.
+/// What every call is checked with before a service sees it.
 #[derive(Clone)]
 pub struct Guard {
     /// Who is let in; `None`: everybody.
     pub tokens: Option<Arc<Tokens>>,
-    /// Counts who is not.
+    /// Counts those who are refused.
     pub refused: Refused,
     /// Who changed what.
     pub audit: Arc<Audit>,
-    /// Says when nobody is.
+    /// Says whether the server is still starting: nobody is let in then.
     pub topology: Arc<Topology>,
     /// How many calls a caller may make.
     pub rates: Arc<Rates>,
@@ -66,7 +66,7 @@ impl<S> Layer<S> for Guard {
     }
 }
 
-/// A service that is called by those only who may.
+/// A service that only those reach who may call it.
 #[derive(Clone)]
 pub struct Guarded<S> {
     inner: S,
@@ -168,7 +168,7 @@ fn outcome(code: Code) -> &'static str {
     }
 }
 
-/// The span of a call that is traced. What is for everybody, such as a sign of life, never is.
+/// The span of a call that is traced. Calls that everybody may make, such as health checks, never are.
 fn begin(topology: &Topology, came: Option<&Trace>, path: &str) -> Option<Span> {
     if !topology.traces.is_on() || need(path).is_none() {
         return None;
@@ -301,8 +301,8 @@ impl<S> Guarded<S> {
     }
 }
 
-/// The answer to what is no call of a client: a page of any origin can have a browser send a body of a few kinds, and where there
-/// are no tokens nothing else is asked of it.
+/// The answer to a request that is no gRPC call, or that a page sends while there are no tokens: a page of any origin can have a
+/// browser send one.
 fn strange(headers: &http::HeaderMap, tokens: bool) -> Option<http::Response<Body>> {
     let text = |name| headers.get(name).map(|value: &http::HeaderValue| value.to_str().unwrap_or("?"));
     let kind = text(http::header::CONTENT_TYPE).and_then(|kind| kind.strip_prefix("application/grpc"));
@@ -316,7 +316,7 @@ fn strange(headers: &http::HeaderMap, tokens: bool) -> Option<http::Response<Bod
     (page && !tokens).then(|| Status::permission_denied(told).into_http())
 }
 
-/// A call that is answered by this alone.
+/// Answers a call with this status.
 fn refuse<E>(refusal: Status) -> BoxFuture<'static, Result<http::Response<Body>, E>> {
     let refusal = refusal.into_http();
     Box::pin(async move { Ok(refusal) })
@@ -337,7 +337,7 @@ fn too_many(who: &str, wait: Duration) -> Status {
     status
 }
 
-/// A request has arrived over its connection, which is read on when it is handed in.
+/// The requests that have arrived over the connection of this one and are not handed in.
 pub fn arrived(extensions: &Extensions) -> Arc<Arrived> {
     extensions.get::<Connection>().map(|connection| connection.arrived.clone()).unwrap_or_default()
 }
@@ -367,7 +367,7 @@ pub fn key(extensions: &Extensions) -> Arc<str> {
     caller.key(address).into()
 }
 
-/// What the messages of a stream are part of.
+/// The trace that the messages of a stream belong to.
 pub fn traced(extensions: &Extensions) -> trace::Stream {
     trace::Stream(extensions.get::<trace::Point>().cloned())
 }
@@ -376,7 +376,7 @@ pub fn traced(extensions: &Extensions) -> trace::Stream {
 #[derive(Clone, Default)]
 pub struct Changes(Option<Arc<(Arc<Audit>, Refused, audit::Request)>>);
 
-/// What there is to note the changes of a stream.
+/// What notes the changes that come over a stream.
 pub fn changes(extensions: &Extensions) -> Changes {
     extensions.get::<Changes>().cloned().unwrap_or_default()
 }
@@ -390,7 +390,7 @@ impl Changes {
         Some(Pending::new(audit.clone(), request, true))
     }
 
-    /// It was carried out, or failed. What was carried out is told when that is written down.
+    /// It was carried out, or failed. Waits until the audit log has written down what was carried out.
     pub async fn note(&self, pending: Option<Pending>, code: Code, came: String) {
         let (Some((audit, ..)), Some(pending)) = (self.0.as_deref(), pending) else { return };
         pending.tell(came);
@@ -433,12 +433,12 @@ fn denied(answer: &http::Extensions) -> Option<&'static str> {
     source.downcast_ref().map(Denied::reason)
 }
 
-/// A body that ends when the right to it does.
+/// A body that ends when its caller is no longer let in.
 struct Leased {
     body: Body,
     /// `None`: the right never ends.
     lease: Option<Lease>,
-    /// The right has.
+    /// It was.
     ended: bool,
     sent: Sent,
 }
@@ -468,7 +468,7 @@ impl Leased {
     }
 }
 
-/// A stream in the audit log: what comes of it is told when it is known, and that it goes on before that.
+/// A stream in the audit log: first as one that goes on, where it takes long, then with the status that it ends with.
 struct Opened {
     pending: Option<Pending>,
     patience: Option<Pin<Box<Sleep>>>,

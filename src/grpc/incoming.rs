@@ -30,7 +30,7 @@ use crate::access::certificate::Shown;
 /// Connections that nobody has taken yet.
 const READY: usize = 64;
 
-/// How long it is waited after none could be accepted: what is short then (descriptors, memory) is not there at once.
+/// Pause after none could be accepted: what is short then (descriptors, memory) is not back at once.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Plain connections, at most `room` at a time, each of which has so long for its first request.
@@ -60,7 +60,7 @@ fn accepted(listener: TcpListener, room: usize) -> impl Stream<Item = (TcpStream
     })
 }
 
-/// The next connection, whatever goes wrong before. That is told once: it may go on for hours.
+/// The next connection. What goes wrong before it is logged once: that may go on for hours.
 async fn accept<S, F: Future<Output = io::Result<S>>>(next: impl Fn() -> F) -> S {
     let mut told = false;
     loop {

@@ -80,7 +80,7 @@ impl Now {
         self.gate.epoch
     }
 
-    /// It was carried out: it is not once more.
+    /// It was carried out: its key keeps it from being carried out again.
     pub fn done(mut self) {
         if let Some(taken) = self.claim.taken() {
             self.handle.carried_out(&self.gate, Receipt::Keyed(taken, None));

@@ -28,7 +28,7 @@ const HEAD: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 
-/// So long a frame waits for what came before it: shorter than a peer is waited for, whose signs of life wait too.
+/// A frame waits at most so long for what came before it: less than a peer has to answer a ping, which waits too.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Requests of a connection that have arrived and are not handed in.

@@ -84,7 +84,7 @@ impl Plain for Nodes {
     }
 }
 
-/// Serves a stream: one task reads, the stream that is given writes.
+/// Serves a stream: one task reads, the returned stream writes.
 pub fn serve<P: Plain>(
     topology: Arc<Topology>,
     caller: Caller,
@@ -172,7 +172,7 @@ async fn read<P: Plain>(
     Ok(())
 }
 
-/// Messages above this are read beside the thread of all streams.
+/// Longer messages are read on a blocking thread, so that other streams do not wait.
 const LONG: usize = 256 << 10;
 
 /// The commands of a request.

@@ -58,7 +58,7 @@ struct Open {
     asked: Notify,
 }
 
-/// Serves a stream: one task reads, the stream that is given acknowledges.
+/// Serves a stream: one task reads, the returned stream acknowledges.
 pub fn serve(
     topology: Arc<Topology>,
     caller: (Caller, Sender),

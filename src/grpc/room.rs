@@ -130,7 +130,7 @@ impl Room {
 }
 
 impl Seats {
-    /// The one of those that called, and are not in use, that has not been for the longest time.
+    /// The connection without an open call that has been so for the longest time.
     fn idle(&self, now: Instant) -> Option<u64> {
         let is_idle = |seat: &Seat| {
             let away = seat.closing.told.load(SeqCst);
@@ -161,7 +161,7 @@ impl Place {
         if self.closing.told.load(SeqCst) { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Until when the next call has to come; `None`: one has come of somebody who may.
+    /// Until when the first call of somebody who may has to come; `None`: it has come.
     pub fn due(&self, patience: Duration) -> Option<Instant> {
         let seats = self.ticket.room.seats();
         let seat = seats.all.get(&self.ticket.number)?;

@@ -50,7 +50,7 @@ pub struct Listen {
     pub patience: Duration,
     /// Who is let in; `None`: everybody.
     pub tokens: Option<Arc<Tokens>>,
-    /// Counts who is not.
+    /// Counts those who are refused.
     pub refused: Refused,
     /// How connections are encrypted; without it they are not.
     pub tls: Option<ServerConfig>,
@@ -90,7 +90,7 @@ impl GrpcServer {
     }
 }
 
-/// Of which health is told: of each service, and of the server as a whole.
+/// Whose health is told: each service's, and that of the server as a whole.
 const SERVICES: [&str; 3] = [SchedulerServer::<SchedulerDoor>::NAME, SchedulerExtensionServer::<Extension>::NAME, ""];
 
 /// Says whether calls are welcome, as `/readyz` does; gives that.
@@ -103,7 +103,7 @@ async fn tell(health: &HealthReporter, topology: &Topology) -> bool {
     serving
 }
 
-/// Says it again whenever it is different.
+/// Says it again whenever it changes.
 async fn follow(health: HealthReporter, topology: Arc<Topology>, mut changes: watch::Receiver<()>, mut serving: bool) {
     while changes.changed().await.is_ok() {
         if serving != topology.ready.look(topology.is_closing()).ready {

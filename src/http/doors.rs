@@ -18,7 +18,7 @@ pub struct Doors {
     pub tokens: Option<Arc<Tokens>>,
     /// Which pages may send requests.
     pub origins: Origins,
-    /// Counts who is not.
+    /// Counts those who are refused.
     pub refused: Refused,
     /// Who changed what.
     pub audit: Arc<Audit>,

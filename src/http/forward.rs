@@ -32,7 +32,7 @@ const CONNECT: Duration = Duration::from_secs(2);
 const SILENCE: Duration = Duration::from_secs(20);
 /// Says that a request was sent on: it is not sent on once more.
 const FORWARDED: &str = "callboard-forwarded";
-/// What belongs to one connection, or was judged here already (where a page comes from).
+/// Headers that belong to one connection, or were judged here already (where a page comes from).
 const OWN: [&str; 11] = [
     "connection",
     "keep-alive",
@@ -46,7 +46,7 @@ const OWN: [&str; 11] = [
     "origin",
     "expect",
 ];
-/// Bytes that are read at once of a WebSocket.
+/// Bytes of a WebSocket that are read at once.
 const PIECE: usize = 16 << 10;
 
 /// See the module.

@@ -31,7 +31,7 @@ use crate::{
 
 /// Answers about more rows than this are long.
 const FEW: usize = 1_000;
-/// What those with a turn do.
+/// What those with a turn do, in the words of a refusal.
 const WHAT: &str = "have long answers made";
 
 /// The cores are those of the machine, whichever door asks for them. One caller may have them all, and leaves as many turns to the

@@ -11,7 +11,7 @@ use prometheus::{Gauge, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, Re
 use super::{AppEnd, EventGauges, ExtensionGauges, Metrics, added, clean, container_metric};
 
 /// Labels of the buckets of node usage, from empty to full.
-pub const USAGE_RANGES: [&str; 10] = [
+const USAGE_RANGES: [&str; 10] = [
     "[0,10%]",
     "(10%,20%]",
     "(20%,30%]",
@@ -47,7 +47,7 @@ pub struct Gauges {
     pub events: Option<EventGauges>,
     /// Callboard's own gauges.
     pub extensions: Option<ExtensionGauges>,
-    /// Nodes per bucket of [`USAGE_RANGES`], by resource type.
+    /// Nodes per bucket of `USAGE_RANGES`, by resource type.
     pub node_usage: BTreeMap<String, [i64; 10]>,
 }
 

@@ -28,9 +28,9 @@ pub use self::{
     cluster::{ClusterGauges, GroupGauges},
     events::{EventGauges, EventStoreGauges},
     extensions::{Amounts, ExtensionGauges, LogGauges, ManagerGauges, PartitionGauges},
-    gauges::{Gauges, QueueGauges, USAGE_RANGES},
+    gauges::{Gauges, QueueGauges},
     log::LogMetrics,
-    refused::{RATE, REASONS, Refused},
+    refused::{RATE, Refused},
 };
 use self::{exemplars::Exemplars, gauges::Seen, process::Process};
 use crate::trace::Exemplar;

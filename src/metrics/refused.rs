@@ -8,7 +8,7 @@ use super::added;
 pub const RATE: &str = "rate";
 /// Why requests are refused: without a token, with one that is not known, with one whose role does not suffice, or with one
 /// that is for other resource managers; from a page that must not; or since there were too many.
-pub const REASONS: [&str; 6] = ["no_token", "unknown_token", "role", "resource_manager", "origin", RATE];
+const REASONS: [&str; 6] = ["no_token", "unknown_token", "role", "resource_manager", "origin", RATE];
 
 /// The doors that refuse.
 const DOORS: [&str; 2] = ["http", "grpc"];
@@ -33,12 +33,12 @@ impl Refused {
         Ok(Refused(counter))
     }
 
-    /// The HTTP door refused a request for one of the [`REASONS`].
+    /// The HTTP door refused a request for one of the `REASONS`.
     pub fn http(&self, reason: &str) {
         self.0.with_label_values(&[DOORS[0], reason]).inc();
     }
 
-    /// The gRPC door refused a call for one of the [`REASONS`].
+    /// The gRPC door refused a call for one of the `REASONS`.
     pub fn grpc(&self, reason: &str) {
         self.0.with_label_values(&[DOORS[1], reason]).inc();
     }

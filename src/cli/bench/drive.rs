@@ -27,7 +27,7 @@ pub const CHUNK: usize = 500;
 const STALL: Duration = Duration::from_secs(60);
 /// How long an allocation lives in the churn shape.
 const LIFE: Duration = Duration::from_secs(1);
-/// Asks that first came, if any, have settled when nothing was heard for so long.
+/// The asks that come first, if any, have settled when nothing was heard for so long.
 const QUIET: Duration = Duration::from_millis(300);
 /// Asks that are on their way at once while a session grows old.
 const YOUNG: usize = 32;
@@ -50,7 +50,7 @@ pub struct Release {
 pub struct Batch {
     /// When it was read.
     pub at: Instant,
-    /// Records of the asks that were placed, with the generation of their keys.
+    /// Numbers of the asks that were placed.
     pub placed: Vec<usize>,
     /// Number of asks placed that are not measured.
     pub others: usize,

@@ -58,7 +58,7 @@ pub async fn run(args: DemoArgs) -> ExitCode {
     match demo(&args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("callboard: {error:#}");
+            out::note(format_args!("callboard: {error:#}"));
             ExitCode::FAILURE
         }
     }

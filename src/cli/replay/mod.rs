@@ -181,7 +181,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     }
     // What depends on the machine is no part of a result that does not.
     if summary.speed.is_none() {
-        eprintln!("{}", Pace::of(summary.placed, replayed.took));
+        out::note(Pace::of(summary.placed, replayed.took));
     }
     if let Some(error) = replayed.error {
         return Err(error);

@@ -222,14 +222,12 @@ impl ClusterArgs {
 }
 
 fn logs(base: PathBuf, metrics: &Metrics, args: &ClusterArgs) -> Logs {
-    // Tests cannot write as much as a snapshot takes.
-    let wanted = cfg!(debug_assertions).then(|| std::env::var("CALLBOARD_TEST_SNAPSHOT_BYTES").ok()).flatten();
     Logs {
         base,
         server: title_server(&args.etcd.cluster_prefix),
         sync: LogSync::Batch,
         // Two of them are kept, and the log behind the older one.
-        snapshot: wanted.and_then(|bytes| bytes.parse().ok()).unwrap_or(SNAPSHOT.min(args.max_bytes() / 8)),
+        snapshot: super::snapshot_after(SNAPSHOT.min(args.max_bytes() / 8)),
         metrics: Some(metrics.log()),
         unread: Default::default(),
         gone: Default::default(),

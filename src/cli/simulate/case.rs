@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     actors::rm::log::LogSync,
     domain::{command::NodeAction, queue_order::OrderKind, types::Termination},
+    http::ws_v1::json::unset,
 };
 
 /// Version of the files.
@@ -166,7 +167,7 @@ pub struct Kill {
     #[serde(default)]
     pub machine: bool,
     /// The next process begins so many milliseconds later.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "unset")]
     pub down: i64,
     /// So many hundredths of a further record are there.
     #[serde(default)]
@@ -174,10 +175,6 @@ pub struct Kill {
     /// Of the newest snapshot so many hundredths are there.
     #[serde(default)]
     pub snapshot: Option<u8>,
-}
-
-fn is_zero(number: &i64) -> bool {
-    *number == 0
 }
 
 /// Mirrors [`NodeAction`].

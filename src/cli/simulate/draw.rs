@@ -15,7 +15,7 @@ use crate::{actors::rm::log::LogSync, config};
 /// Users, each with its groups.
 pub const USERS: [(&str, &[&str]); 4] =
     [("alice", &["staff"]), ("bob", &["dev", "staff"]), ("carol", &[]), ("dave", &["ops"])];
-/// Queues of a partition: leaf or not, path, and the one above.
+/// Leaf queues of a partition.
 const QUEUES: [&str; 4] = ["root.a", "root.b", "root.p.c", "root.p.d"];
 const NODES: u8 = 4;
 const APPS: u8 = 6;

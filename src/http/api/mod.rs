@@ -101,7 +101,7 @@ fn gone(_: MailboxError) -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the partition is being stopped; try again")
 }
 
-/// It has, or it does not answer.
+/// The actor that would answer has ended, or does not answer in time.
 fn unanswered(why: Unanswered) -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, why.to_string())
 }

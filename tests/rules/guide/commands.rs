@@ -203,7 +203,7 @@ fn describe(command: &Command, path: &str, page: &mut String) {
 }
 
 /// A text on one line, which no table or tag takes for its own.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|").replace('<', "\\<")
 }
 

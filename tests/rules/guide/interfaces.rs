@@ -10,7 +10,7 @@ use prost_types::{
 };
 use serde_json::Value;
 
-use super::root;
+use super::{commands::plain, root};
 
 fn check(file: &str, page: &str, test: &str) {
     let path = root().join(file);
@@ -175,8 +175,7 @@ impl Comments {
     }
 
     fn line(&self, path: &[i32]) -> String {
-        let words = self.0.get(path).map_or("", String::as_str);
-        words.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|").replace('<', "\\<")
+        plain(self.0.get(path).map_or("", String::as_str))
     }
 
     fn write(&self, page: &mut String, path: &[i32]) {

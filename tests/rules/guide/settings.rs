@@ -1,17 +1,67 @@
 //! `docs/settings.md` is written from the table that reads the settings, and no setting is read, or told of, beside it.
 
-use std::{collections::BTreeSet, env, fs, path::PathBuf};
+use std::{collections::BTreeSet, env, fmt::Write as _, fs, path::PathBuf};
 
 use callboard::{
-    cli::settings,
-    config::table::{self, TABLE},
+    cli::serve::options,
+    config::table::{self, Scope, Setting, TABLE},
+    messages::settings::ServerOption,
 };
 
-use super::{documents, read, root};
+use super::{commands::plain, documents, read, root};
+
+/// The page of all settings, `docs/settings.md`.
+fn page() -> String {
+    let mut page = "# Settings\n\n\
+        This page is written from the table that reads the settings, by a test. `callboard settings` and `GET /api/v1/settings` \
+        show what a running server goes by.\n\n\
+        ## Options of the server\n\n\
+        Given to `callboard serve`, or in the environment; a change takes a restart.\n\n\
+        | option | variable | default | meaning |\n| --- | --- | --- | --- |\n"
+        .to_owned();
+    let code = |text: Option<String>| text.map_or(String::new(), |text| format!("`{text}`"));
+    for ServerOption { name, r#type, default, environment, description, .. } in options::described() {
+        let is_flag = r#type == "flag";
+        let option = plain(&if is_flag { format!("--{name}") } else { format!("--{name} {type}", r#type = r#type) });
+        let (env, default) = (code(environment), code(default.filter(|_| !is_flag)));
+        let _ = writeln!(page, "| `{option}` | {env} | {default} | {} |", plain(&description));
+    }
+    page.push_str(
+        "\n## Settings of the whole server\n\n\
+         In the `extraConfig` of a registration or an update by whoever has the role operator, or with `--set KEY=VALUE`. Of each key \
+         the value is in force that a resource manager sent last, else that of `--set`: what one does not send it leaves to the others. It \
+         takes a key back with a registration or an update without it, and when it unregisters; while it is away, also over a restart, what \
+         it sent stays. In a cluster it holds at the server that leads the resource manager, from then on. A value that cannot be read counts as the default, and the answer and the log say so; with `--set`, and where \
+         the table says *refused*, it is an error. `SUBSYSTEM` is one of the names under [CFG-115](rules/configuration.md#cfg-115).\n\n",
+    );
+    rows(&mut page, Scope::Server);
+    page.push_str(
+        "\n## Settings of a resource manager\n\n\
+         In the `extraConfig` of its own registration or update; they hold for its session. A value that cannot be read refuses the \
+         request. Those that are not in force at once are read at registration.\n\n",
+    );
+    rows(&mut page, Scope::ResourceManager);
+    page
+}
+
+fn rows(page: &mut String, scope: Scope) {
+    page.push_str("| key | value | default | in force | meaning |\n| --- | --- | --- | --- | --- |\n");
+    for row in TABLE.iter().filter(|row| row.scope() == scope) {
+        let Setting { key, form, default, live, strict, text } = row;
+        let default = match default {
+            None => "as started".to_owned(),
+            Some("") => "that above".to_owned(),
+            Some(default) => format!("`{default}`"),
+        };
+        let live = if *live { "at once" } else { "at registration" };
+        let refused = if *strict && scope == Scope::Server { "; else *refused*" } else { "" };
+        let _ = writeln!(page, "| `{key}` | {form}{refused} | {default} | {live} | {text} |");
+    }
+}
 
 #[test]
 fn the_page_of_settings_is_that_of_the_table() {
-    let (page, path) = (settings::page(), root().join("docs/settings.md"));
+    let (page, path) = (page(), root().join("docs/settings.md"));
     if env::var_os("WRITE_DOCS").is_some() {
         fs::write(&path, &page).expect("the page can be written");
     }

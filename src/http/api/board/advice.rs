@@ -167,7 +167,7 @@ pub struct RemedyView {
 
 /// Allocations that the sentence of a remedy names.
 pub const NAMED: usize = 3;
-/// And those that are named beside it.
+/// Allocations that a remedy lists.
 const FREED: usize = 1_000;
 
 /// The name of an allocation.
@@ -396,7 +396,7 @@ impl Source<'_> {
         }
     }
 
-    /// What is told of the room of an application that goes before it comes back.
+    /// What a remedy adds where an application has to be submitted again, and has allocations now.
     fn given_up(&self, app: &str) -> &'static str {
         let row = self.partition.app_by_id.get(app).and_then(|ix| self.partition.apps.get(*ix));
         match row.is_some_and(|row| !row.allocs.is_empty()) {
@@ -436,7 +436,7 @@ fn preempted_then(allocations: usize) -> String {
     }
 }
 
-/// What has to be done of nodes that the resource manager drained, so many of them, and an operator.
+/// Who has to undrain nodes of which the resource manager drained so many, and an operator so many.
 fn both(manager: usize, operator: usize, nodes: usize) -> String {
     let of = |drained: usize| match (drained == nodes, nodes) {
         (true, 1) => "it".to_owned(),

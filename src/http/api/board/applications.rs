@@ -68,7 +68,7 @@ fn memory<'a>(amounts: &Resource) -> Cell<'a> {
     Cell::Number(amounts.amount(&MEMORY))
 }
 
-/// What of the applications is wanted.
+/// Which applications are wanted, in which order.
 #[derive(Debug)]
 pub struct Wanted {
     list: AppList,
@@ -195,7 +195,7 @@ struct Row<'a> {
     message: Option<&'a str>,
 }
 
-/// An application and what of it waits.
+/// An application with its asks that wait.
 struct Found<'a> {
     app: &'a App,
     waiting: Vec<Waiting>,

@@ -161,9 +161,9 @@ pub struct Wanted<'a> {
     pub timeline: Option<Timeline>,
     /// How long allocations lasted, where it is wanted when asks will be placed.
     pub lasted: Option<Arc<Lasted>>,
-    /// There is no more time for remedies, of all groups together.
+    /// No time is left for remedies, of all groups together.
     pub stop: &'a dyn Fn() -> bool,
-    /// And none for when they will be placed.
+    /// Nor for when they will be placed.
     pub stop_when: &'a dyn Fn() -> bool,
 }
 
@@ -203,7 +203,7 @@ pub fn first_reason(view: &View, id: &str, halt: Option<&Halt>) -> Option<String
     }
 }
 
-/// Of an application of which no ask waits: what it goes on with, or waits for.
+/// What an application without an ask that waits has, or waits for.
 fn what_it_has(app: &App) -> String {
     let announced = app.gang.placeholder_ask.as_deref().filter(|_| app.state == AppState::Accepted);
     let mut to_come = Resource::new();

@@ -21,9 +21,9 @@ use crate::{
 const FIRST: u64 = 1_000_000;
 /// Events that are asked for at a time.
 const PAGE: usize = 16_384;
-/// How long one caller reads; the next one goes on.
+/// So long one caller reads; the next one goes on from there.
 const READ: Duration = Duration::from_millis(500);
-/// Nor does one wait longer for the disk, or for those before it.
+/// A caller waits at most so long for the disk, or for callers before it.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Partitions that are remembered.
 const PARTITIONS: usize = 100;
@@ -40,7 +40,7 @@ struct History {
 }
 
 impl Histories {
-    /// What is known of a partition now; as far as there is time for what is new.
+    /// What is known of a partition, with as much of what is new as there is time to read.
     pub async fn of(&self, events: &Addr<EventActor>, partition: &Partition) -> Arc<Lasted> {
         let history = self.history(&partition.internal);
         let Ok(mut history) = timeout(PATIENCE, history.lock()).await else { return Arc::default() };

@@ -66,19 +66,19 @@ pub struct BoardApi {
     nodes: SharedBy<(Arc<str>, Option<String>), Bytes>,
 }
 
-/// Looked for once for those who wait for the same thing, and one after another: many waits that end together leave turns to
-/// others.
+/// Found once for all who wait for the same thing, and one after another, so that many waits that end together do not take all
+/// turns.
 #[derive(Debug, Default)]
 pub struct Reasons {
     shared: SharedBy<(Arc<str>, Target), Option<String>>,
     one: Mutex<()>,
 }
 
-/// How many look for remedies, and of one caller: each tries changes on copies.
+/// How many look for remedies at a time, and how many of one caller: each tries changes on copies.
 const REMEDIES: (usize, usize) = (2, 1);
 /// How many explain without that, or tell what happened so far: the workers and the events are there for others, too.
 const LOOKS: (usize, usize) = (4, 2);
-/// How long one may look for them, and once more for when it will be.
+/// How long one may look for remedies, and as long again for when asks will be placed.
 const TRIALS: Duration = Duration::from_secs(1);
 
 /// The application's data has to hold a [`BoardApi`].
@@ -125,7 +125,7 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 impl BoardApi {
-    /// Where nobody asks for anything yet.
+    /// Nobody has asked yet.
     pub fn new(topology: Arc<Topology>, journals: Arc<Journals>) -> BoardApi {
         let places = |(all, each)| Places::new(all, each, "have applications explained");
         let (remedies, looks) = (places(REMEDIES), places(LOOKS));
@@ -141,6 +141,7 @@ impl BoardApi {
         }
     }
 
+    /// The partition of this name; 404 where there is none.
     pub(super) fn entry(&self, partition: &str) -> Result<PartitionEntry, Problem> {
         find_partition(&self.topology.directory.get(), partition)
     }
@@ -154,7 +155,7 @@ impl BoardApi {
         View::of(&self.entry(partition)?).await.map_err(unanswered)
     }
 
-    /// What is found of a thing in the state of its partition; `None` where that is nothing.
+    /// What `find` finds out about a thing in its partition as it is now.
     pub(super) async fn reason(
         &self,
         partition: &Arc<str>,

@@ -150,7 +150,7 @@ pub(super) async fn post(
     Ok(reply::send(&request, Reply::json(&Changed { applied: !only_plan, config, plans })))
 }
 
-/// Gives what is to be told of it.
+/// Makes the change; gives a text about it for the logs.
 fn apply(config: &mut SharedConfig, change: Change) -> Result<String, Problem> {
     let mut told = Vec::new();
     match change.config {

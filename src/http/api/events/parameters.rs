@@ -114,7 +114,7 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// What is given fits together.
+    /// The parameters fit together.
     fn check(&self) -> Result<(), Problem> {
         let no = |field: &str, detail: &str| Err(Problem::field(field, detail));
         match self {

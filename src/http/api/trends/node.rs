@@ -189,7 +189,7 @@ struct Back<'a> {
 }
 
 impl Back<'_> {
-    /// To this time; gives the most that it had on the way.
+    /// Goes back to this time; gives the most that the node had on the way.
     fn to(&mut self, time: Nanos) -> Resource {
         let mut highest = self.used.clone();
         while let Some((_, step)) = self.changes.next_if(|(at, _)| *at > time) {

@@ -162,7 +162,7 @@ pub struct Meant {
     pub commands: Vec<Command>,
     /// The lines of the configuration that its settings stand for.
     pub copy: Option<String>,
-    /// What of the configuration is taken and does not do what it looks like (SEEDS S34).
+    /// What of the configuration is accepted and does not do what it looks like (SEEDS S34).
     pub warnings: Vec<Warning>,
 }
 

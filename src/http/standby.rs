@@ -188,7 +188,7 @@ fn mark(answer: &mut ServiceResponse<BoxBody>, fresh: &[Fresh]) {
     put(LAG, format!("{:.3}", lag.as_secs_f64()));
 }
 
-/// By resource manager; `None`: there are too many.
+/// The value of [`INDEX`]; `None`: it would be too long.
 fn indices(fresh: &[Fresh]) -> Option<String> {
     let mut all = String::new();
     for Fresh { rm, index, .. } in fresh {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use actix_web::{
-    HttpMessage as _, HttpRequest,
+    HttpRequest,
     http::{StatusCode, header},
     rt,
     web::{self, Bytes, BytesMut, Data, Payload},
@@ -20,9 +20,9 @@ use serde::{
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::{
-    access::Caller,
     http::{
         doors::Doors,
+        long,
         problem::Problem,
         turns::{PIECE, give_way},
     },
@@ -77,7 +77,7 @@ impl From<Unread> for Problem {
     }
 }
 
-/// Reads the body; 415 where it is declared as something else than JSON, or as packed, 413 where it is too large.
+/// Reads the body; 415 where it is declared as something else than JSON, or as compressed, 413 where it is too large.
 pub async fn read(request: &HttpRequest, payload: Payload, max: usize) -> Result<Bytes, Problem> {
     let declared = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or("unreadable"));
     let refused = if let Some(kind) = declared(header::CONTENT_TYPE).filter(|kind| !is_json(kind)) {
@@ -108,9 +108,8 @@ pub async fn bytes(request: &HttpRequest, payload: Payload, max: usize) -> Resul
 /// The body or message of this request, among all that are on their way; `None` where nobody counts them.
 pub fn coming(request: &HttpRequest) -> Option<Coming> {
     let doors = request.app_data::<Data<Doors>>()?;
-    let address = request.peer_addr().map(|peer| peer.ip());
-    let key = request.extensions().get::<Caller>().unwrap_or(&Caller::Anyone).key(address);
-    Some(doors.limits().underway.begin(key.into()))
+    let (caller, address) = long::caller(request);
+    Some(doors.limits().underway.begin(caller.key(address).into()))
 }
 
 /// Collects the pieces of a body. Nothing is kept for what has not come yet, whatever was declared.
@@ -139,7 +138,7 @@ async fn gather<E: Display>(
         let Some(piece) = piece.map_err(|_| Unread::Slow)? else {
             let body = body.freeze();
             return Ok(match coming {
-                Some(coming) => Bytes::from_owner(Come { body, _coming: coming }),
+                Some(coming) => Bytes::from_owner(Counted { body, _coming: coming }),
                 None => body,
             });
         };
@@ -154,13 +153,13 @@ async fn gather<E: Display>(
     }
 }
 
-/// A body that is there counts among those under way until nobody needs it any more.
-struct Come {
+/// A body that has come: it counts among those under way until nobody needs it any more.
+struct Counted {
     body: Bytes,
     _coming: Coming,
 }
 
-impl AsRef<[u8]> for Come {
+impl AsRef<[u8]> for Counted {
     fn as_ref(&self) -> &[u8] {
         &self.body
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use actix_web::{
-    HttpMessage as _, HttpRequest,
+    HttpRequest,
     http::{StatusCode, header},
     web::{self, Payload},
 };
@@ -17,13 +17,12 @@ use super::{
     url,
 };
 use crate::{
-    access::Caller,
     actors::directory::RmEntry,
     config::{
         self,
         shown::{Form, rest},
     },
-    http::{api::plan::view::Warning, shim::body},
+    http::{api::plan::view::Warning, long, shim::body},
 };
 
 const YAML: &str = "application/x-yaml; charset=UTF-8";
@@ -89,12 +88,8 @@ pub struct VerdictView {
 pub async fn validate(request: &HttpRequest, payload: Payload, state: &RestState) -> Result<Reply, Failure> {
     let text = body::bytes(request, payload, state.topology.limits.body()).await;
     let text = text.map_err(|unread| Failure { status: unread.status(), message: unread.to_string() })?;
-    let who = request
-        .extensions()
-        .get::<Caller>()
-        .unwrap_or(&Caller::Anyone)
-        .identity(request.peer_addr().map(|peer| peer.ip()));
-    let turn = state.topology.trials.take(who).await;
+    let (caller, address) = long::caller(request);
+    let turn = state.topology.trials.take(caller.identity(address)).await;
     let turn = turn.map_err(|busy| Failure { status: StatusCode::SERVICE_UNAVAILABLE, message: busy.to_string() })?;
     // A large text takes a while: not on the thread of a door.
     let checked = web::block(move || {

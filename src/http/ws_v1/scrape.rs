@@ -35,7 +35,7 @@ use crate::{
 /// `Content-Type` of the exposition.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-/// What scrapes are answered with that come while one is made: by whether it is OpenMetrics, and compressed.
+/// The answers to scrapes that are being made, which those get that come meanwhile: by whether they are OpenMetrics, and compressed.
 #[derive(Debug, Default)]
 pub struct Scrapes([[Shared<Text>; 2]; 2]);
 

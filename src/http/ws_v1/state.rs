@@ -43,14 +43,14 @@ use crate::{
     metrics::Metrics,
 };
 
-/// The cluster is not waited for any longer.
+/// How long the cluster is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What decides an answer about a partition: the handler, and what it reads of the path and of the query. What else there may be
 /// in a query changes nothing, and so makes no answer of its own.
 pub type Wanted = (Endpoint, Vec<String>);
 
-/// Looks what is wrong of something. May block.
+/// Finds out what is wrong with something. May block.
 pub type Look = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
 /// Shared by all HTTP workers.
@@ -71,7 +71,7 @@ pub struct RestState {
     pub trends: Arc<Trends>,
     /// State dumps are made one at a time (OPS-020).
     pub dumping: Arc<Mutex<()>>,
-    /// What several scrapes are answered with.
+    /// Answers to scrapes that are being made.
     pub scrapes: Scrapes,
     /// Nodes as they were listed last.
     pub nodes: Arc<nodes::Lists>,
@@ -303,11 +303,11 @@ impl AsRef<[u8]> for Made {
 pub struct View {
     /// Its resource manager.
     pub rm: Arc<str>,
-    /// Its name that nobody else can have.
+    /// Its internal name.
     pub internal: Arc<str>,
     /// The name that is shown.
     pub shown: Arc<str>,
-    /// As it was.
+    /// Its state then.
     pub snapshot: Arc<Snapshot>,
 }
 
@@ -319,12 +319,12 @@ impl View {
         Ok(View { rm, internal, shown, snapshot })
     }
 
-    /// The rows.
+    /// The rows of its state.
     pub fn partition(&self) -> &Partition {
         &self.snapshot.partition
     }
 
-    /// About how many there are to tell of.
+    /// About how many rows there are to tell of.
     pub fn rows(&self) -> usize {
         let partition = self.partition();
         let ended = partition.terminated.len() + partition.rejected.len();

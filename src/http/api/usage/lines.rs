@@ -80,6 +80,7 @@ fn decimal(nanos: i128) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::types::Nanos;
 
     #[test]
     fn amounts_are_exact() {

@@ -223,7 +223,7 @@ async fn read(args: &AuditArgs, wanted: &Wanted, progress: &mut Progress, out: &
             if record.is_some_and(|record| !wanted.has(record)) {
                 continue;
             }
-            let shown = if args.json { format!("{text}\n") } else { shown(&line) };
+            let shown = if args.json { out::escaped(text) + "\n" } else { shown(&line) };
             match (args.count, record) {
                 (Some(count), Some(_)) => {
                     newest.push_back(shown);

@@ -302,8 +302,7 @@ fn line(wanted: &mut EventsArgs, bytes: &[u8], out: &mut impl Write) -> Result<b
         return Ok(false);
     }
     if wanted.json {
-        out.write_all(bytes)?;
-        out.write_all(b"\n")?;
+        writeln!(out, "{}", out::escaped(&String::from_utf8_lossy(bytes)))?;
     } else {
         writeln!(out, "{}", shown(&line))?;
     }
@@ -413,6 +412,13 @@ mod tests {
         r#""eventChangeDetail":"APP_ALLOC","referenceID":"k1","#,
         r#""resource":{"resources":{"gpu":{},"memory":{"value":"10"}}}}"#
     );
+
+    #[test]
+    fn no_terminal_obeys_a_line_of_the_server() {
+        let mut wanted = EventsArgs { json: true, ..EventsArgs::default() };
+        let (_, out) = rows(&mut wanted, &[&EVENT.replace("app-1", "app\u{9b}\u{202e}1"), EVENT]);
+        assert_eq!(out, EVENT.replace("app-1", r"app\u009b\u202e1") + "\n" + EVENT + "\n");
+    }
 
     #[test]
     fn a_row_per_event() {

@@ -110,8 +110,7 @@ pub async fn run(args: &LogArgs) -> anyhow::Result<ExitCode> {
     }
     let mut out = out::stdout();
     if args.json {
-        serde_json::to_writer_pretty(&mut out, &infos)?;
-        writeln!(out)?;
+        writeln!(out, "{}", out::escaped(&serde_json::to_string_pretty(&infos)?))?;
     } else if infos.is_empty() {
         writeln!(out, "no logs in {}", base.display())?;
     } else {

@@ -127,10 +127,11 @@ async fn read(wanted: &UsageArgs, out: &mut impl Write) -> Result<(), String> {
         rest.extend_from_slice(&bytes);
         while let Some(length) = rest.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = rest.drain(..=length).collect();
-            let row: Row = out::answer(&String::from_utf8_lossy(&line))
-                .map_err(|error| format!("{server} sent a line that is no usage: {error}"))?;
+            let line = String::from_utf8_lossy(&line);
+            let row: Row =
+                out::answer(&line).map_err(|error| format!("{server} sent a line that is no usage: {error}"))?;
             if wanted.json {
-                out.write_all(&line).map_err(|error| error.to_string())?;
+                out.write_all(out::escaped(&line).as_bytes()).map_err(|error| error.to_string())?;
             }
             if let Some(Closed { detail }) = row.closed {
                 return Err(format!("{server}: {detail}"));

@@ -69,7 +69,7 @@ fn text(record: &Record<'_>, replay: &Replay, args: &ShowArgs) -> Option<String>
             "out": came_out,
             "differs": differs,
         });
-        return Some(format!("{row}\n"));
+        return Some(out::escaped(&row.to_string()) + "\n");
     }
     let mut text = format!("{} {} {}\n", record.index, time_text(record.at), seen.partition);
     if differs {

@@ -90,8 +90,11 @@ impl Partition {
 
     fn answered(&mut self, open: Open, fits: usize, answer: PredicateAnswer, cx: &mut Cx) {
         let app = self.allocs[open.alloc].app;
-        if matches!(open.intent, Intent::Place { .. } | Intent::Gang) {
-            if answer.result.is_ok() { self.note_turn(app) } else { self.note_turn_in_vain(app) }
+        if open.in_turn && matches!(open.intent, Intent::Place { .. } | Intent::Gang) {
+            match answer.result {
+                Ok(()) => self.note_turn(open.alloc),
+                Err(_) => self.note_turn_in_vain(app),
+            }
         }
         let (others_may_fit, visits) = (self.others_may_fit(&open), open.visits);
         match (answer.result, open.intent) {

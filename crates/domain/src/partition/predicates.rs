@@ -5,7 +5,7 @@ use super::{
     atomic::Held,
     refusals::Refusals,
     schedule::Outcome,
-    turns::{Place, Round},
+    turns::{AskRound, Place, Round, Tries},
 };
 use crate::coded::{list, map, variants};
 use crate::{
@@ -109,10 +109,15 @@ pub(crate) struct Questions {
     pub(super) kept: imbl::OrdSet<AllocIx>,
     /// The last turn was that of a replacement: the next is that of another ask.
     pub(super) swapped_last: bool,
-    /// Leaf queues that have had a turn in vain.
+    /// Leaf queues that gave way after turns in vain.
     pub(super) vain_queues: Round,
-    /// Applications that have, by their queues.
+    /// Applications that did, by their queues.
     pub(super) vain_apps: imbl::OrdMap<QueueIx, Round>,
+    /// Asks that did, by their applications.
+    pub(super) vain_asks: imbl::OrdMap<AppIx, AskRound>,
+    /// Turns in vain since one led to something: of leaf queues, and of applications.
+    pub(super) queue_tries: imbl::OrdMap<QueueIx, Tries>,
+    pub(super) app_tries: imbl::OrdMap<AppIx, Tries>,
     /// When nobody waited for a turn last.
     pub(super) rested: Nanos,
     /// Times that room came on a node, or somebody found none: as long as it is the same, nobody waits for what a question holds.
@@ -591,7 +596,8 @@ impl Partition {
         }
         self.ask_shim = on;
         self.questions.refusals = Refusals::default();
-        (self.questions.vain_queues, self.questions.vain_apps) = Default::default();
+        (self.questions.vain_queues, self.questions.vain_apps, self.questions.vain_asks) = Default::default();
+        (self.questions.queue_tries, self.questions.app_tries) = Default::default();
         // Shapes say whether the shim answers for each ask: those of waiting asks are made anew.
         let waiting: Vec<AllocIx> = self
             .app_by_id
@@ -640,4 +646,7 @@ map!(Questions {
     23 named,
     24 placed,
     25 void,
+    26 vain_asks,
+    27 queue_tries,
+    28 app_tries,
 });

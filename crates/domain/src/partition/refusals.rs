@@ -176,12 +176,18 @@ impl Partition {
         self.questions.refusals.bound(MOST, |alloc| shapes.is_nowhere(allocs[*alloc].shape));
     }
 
+    /// The shim refused it on some node.
+    pub(super) fn was_refused(&self, alloc: AllocIx) -> bool {
+        self.questions.refusals.asks.contains_key(&alloc)
+    }
+
     pub(super) fn has_refusals(&self) -> bool {
         !self.questions.refusals.asks.is_empty()
     }
 
     pub(super) fn forget_refusals(&mut self, alloc: AllocIx) {
         self.questions.refusals.forget(alloc);
+        self.ask_takes_no_more_turns(alloc);
     }
 
     /// The shim changed a node: what it refused there holds no more. Of all that it changes at once the asks are looked through

@@ -150,6 +150,9 @@ impl Partition {
         }
         let mut failed = self.failed_on_nodes(app);
         loop {
+            if self.apps[app].group_order.first_key_value().is_none() {
+                self.give_last_turns(app);
+            }
             let next = self.apps[app].group_order.first_key_value();
             if failed.as_ref().is_some_and(|failed| failed.are_enough_before(next.map(|(order, _)| order))) {
                 self.back_off(app, cx.now);
@@ -157,6 +160,10 @@ impl Partition {
             }
             let Some((_, key)) = next else { return Outcome::Nothing };
             let key = key.clone();
+            if self.group_gives_way(app, &key) {
+                self.block_group(app, &key);
+                continue;
+            }
             match self.try_group(app, &key, cx) {
                 Ok(outcome) => return outcome,
                 Err(hold) if self.is_held_by_questions(app, &key, hold) => {
@@ -288,6 +295,9 @@ impl Partition {
                 Ok(self.carry_out(&placement, node, cx))
             }
             None => {
+                if self.ask_shim && self.was_refused(alloc) {
+                    self.note_search_in_vain(alloc);
+                }
                 self.fits_nowhere(key.shape);
                 Err(Hold::Nodes)
             }

@@ -1,14 +1,19 @@
 //! Turns of constrained asks where a resource manager has several partitions (R5.27): one partition at a time asks the shim
 //! about such asks, and learns what constrained came or went in the others. Whose turn it is is decided elsewhere; a partition
-//! says that it wants one and that it has used it. Within a partition those who have had a turn in vain give way: a queue whose
-//! asks fit no node keeps its place in the order, since it gets nothing, and would have all turns.
+//! says that it wants one and that it has used it. Within a partition those who have had turns in vain give way: a queue whose
+//! asks fit no node keeps its place in the order, since it gets nothing, and would have all turns. An ask gives way to the others
+//! of its application when no node is left for it; an application and a queue have some turns in vain first, and fewer each time, so
+//! that one ask that is refused keeps neither those behind it waiting nor has what is lower take their room.
+
+use std::sync::Arc;
 
 use super::{Cx, Partition};
 use crate::coded::{list, variants};
 use crate::{
+    app::GroupKey,
     command::Turn,
     effect::{Effect, TurnEffect},
-    types::{AppIx, QueueIx},
+    types::{AllocIx, AppIx, QueueIx},
 };
 
 /// Whether a partition may ask about a constrained ask.
@@ -27,13 +32,50 @@ pub(super) enum Place {
     Used,
 }
 
-/// Queues, or applications of one queue, that have had a turn in vain. They have the next when the others want none, or have had as
-/// many that led to something.
+/// Turns in vain that a queue, or an application, has in a row before it gives way for the first time.
+const PATIENCE: u32 = 64;
+/// A search that ended in vain counts as so many of them, however many it took.
+const SEARCH: u32 = 8;
+
+/// How many turns in vain one may have still before it gives way, and how many after that.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tries {
+    left: u32,
+    next: u32,
+}
+
+impl Tries {
+    /// So many were in vain: whether it gives way now.
+    fn are_over(&mut self, by: u32) -> bool {
+        if self.left > by {
+            self.left -= by;
+            return false;
+        }
+        *self = Tries { left: self.next, next: (self.next / 2).max(1) };
+        true
+    }
+}
+
+impl Default for Tries {
+    fn default() -> Tries {
+        Tries { left: PATIENCE, next: PATIENCE / 2 }
+    }
+}
+
+/// Queues, applications of one queue, or asks of one application, that gave way. They have the next turn when the others want none,
+/// or have had as many that led to something.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Round {
     in_vain: imbl::OrdSet<u32>,
     /// Turns of others that led to something.
     others: usize,
+}
+
+/// Asks of an application that gave way, and the epoch in which they have their turn all the same, since the others found nothing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AskRound {
+    round: Round,
+    last: u64,
 }
 
 impl Round {
@@ -56,16 +98,42 @@ impl Partition {
             && self.questions.vain_apps.get(&self.apps[app].queue).is_some_and(|round| round.in_vain.contains(&app.0))
     }
 
-    /// The turn of an ask of this application was in vain.
-    pub(super) fn note_turn_in_vain(&mut self, app: AppIx) {
-        let queue = self.apps[app].queue;
-        self.questions.vain_queues.in_vain.insert(queue.0);
-        self.questions.vain_apps.entry(queue).or_default().in_vain.insert(app.0);
+    /// Others of its application have their turn before the first ask of this group.
+    pub(super) fn group_gives_way(&self, app: AppIx, key: &GroupKey) -> bool {
+        let Some(AskRound { round, last }) = self.questions.vain_asks.get(&app) else { return false };
+        let first = || Some(self.apps[app].groups_by_key.get(key)?.asks.get_min()?.1.0);
+        self.ask_shim && *last != self.epoch && first().is_some_and(|alloc| round.in_vain.contains(&alloc))
     }
 
-    /// The turn of an ask of this application led to something.
-    pub(super) fn note_turn(&mut self, app: AppIx) {
+    /// The turn of an ask of this application was in vain.
+    pub(super) fn note_turn_in_vain(&mut self, app: AppIx) {
+        self.lose_patience(app, 1);
+    }
+
+    /// No node is left for an ask that the shim refused: it gives way.
+    pub(super) fn note_search_in_vain(&mut self, alloc: AllocIx) {
+        let app = self.allocs[alloc].app;
+        if self.questions.vain_asks.entry(app).or_default().round.in_vain.insert(alloc.0).is_none() {
+            self.lose_patience(app, SEARCH - 1);
+        }
+    }
+
+    fn lose_patience(&mut self, app: AppIx, by: u32) {
         let queue = self.apps[app].queue;
+        if self.questions.app_tries.entry(app).or_default().are_over(by) {
+            self.questions.vain_apps.entry(queue).or_default().in_vain.insert(app.0);
+        }
+        if self.questions.queue_tries.entry(queue).or_default().are_over(by) {
+            self.questions.vain_queues.in_vain.insert(queue.0);
+        }
+    }
+
+    /// The turn of this ask led to something.
+    pub(super) fn note_turn(&mut self, alloc: AllocIx) {
+        let app = self.allocs[alloc].app;
+        let queue = self.apps[app].queue;
+        self.questions.app_tries.remove(&app);
+        self.questions.queue_tries.remove(&queue);
         let queues = self.questions.vain_queues.led_to_something();
         self.give_turns_to_queues(&queues);
         if let Some(round) = self.questions.vain_apps.get_mut(&queue) {
@@ -74,6 +142,14 @@ impl Partition {
                 self.questions.vain_apps.remove(&queue);
             }
             self.give_turns_to_apps(&apps);
+        }
+        self.ask_takes_no_more_turns(alloc);
+        if let Some(asks) = self.questions.vain_asks.get_mut(&app) {
+            let again = asks.round.led_to_something();
+            if asks.round.in_vain.is_empty() {
+                self.questions.vain_asks.remove(&app);
+            }
+            self.give_turns_to_asks(app, &again);
         }
     }
 
@@ -95,6 +171,18 @@ impl Partition {
         true
     }
 
+    /// The others of this application find nothing now: as long as that is so, the asks that gave way have their turn.
+    pub(super) fn give_last_turns(&mut self, app: AppIx) {
+        let epoch = self.epoch;
+        if let Some(asks) = self.questions.vain_asks.get_mut(&app)
+            && asks.last != epoch
+        {
+            asks.last = epoch;
+            let again = asks.round.in_vain.clone();
+            self.give_turns_to_asks(app, &again);
+        }
+    }
+
     fn give_turns_to_queues(&mut self, queues: &imbl::OrdSet<u32>) {
         for queue in queues.iter().map(|queue| QueueIx(*queue)) {
             if self.queues.get(queue).is_some() {
@@ -111,8 +199,31 @@ impl Partition {
         }
     }
 
+    fn give_turns_to_asks(&mut self, app: AppIx, asks: &imbl::OrdSet<u32>) {
+        for alloc in asks.iter().map(|alloc| AllocIx(*alloc)) {
+            if self.allocs.get(alloc).is_some_and(|row| row.is_pending()) {
+                let key = self.group_key(alloc);
+                self.unblock_group(app, &Arc::new(key));
+            }
+        }
+        self.rouse(app);
+    }
+
+    /// An ask is placed, or goes.
+    pub(super) fn ask_takes_no_more_turns(&mut self, alloc: AllocIx) {
+        let app = self.allocs[alloc].app;
+        if let Some(asks) = self.questions.vain_asks.get_mut(&app) {
+            asks.round.in_vain.remove(&alloc.0);
+            if asks.round.in_vain.is_empty() {
+                self.questions.vain_asks.remove(&app);
+            }
+        }
+    }
+
     /// An application goes.
     pub(super) fn app_takes_no_more_turns(&mut self, app: AppIx) {
+        self.questions.app_tries.remove(&app);
+        self.questions.vain_asks.remove(&app);
         let queue = self.apps[app].queue;
         if let Some(round) = self.questions.vain_apps.get_mut(&queue) {
             round.in_vain.remove(&app.0);
@@ -124,6 +235,7 @@ impl Partition {
 
     /// A queue goes.
     pub(super) fn queue_takes_no_more_turns(&mut self, queue: QueueIx) {
+        self.questions.queue_tries.remove(&queue);
         self.questions.vain_queues.in_vain.remove(&queue.0);
         self.questions.vain_apps.remove(&queue);
     }
@@ -216,5 +328,7 @@ impl Partition {
     }
 }
 
+list!(Tries { left, next });
 list!(Round { in_vain, others });
+list!(AskRound { round, last });
 variants!(Place { 0 Alone, 1 Without, 2 Wanted, 3 Given, 4 Used });

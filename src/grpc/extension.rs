@@ -191,15 +191,15 @@ async fn read(
         (false, true) => Predicates::Batch,
         (false, false) => Predicates::Single,
     };
-    let (handle, want) = if hello.resume {
+    let stream = if hello.resume {
+        let handle = status::registered(&topology, "Hello", &hello.rm_id).await?;
         let want = Want::All { after: Some(hello.resume_after), predicates: Some(predicates) };
-        (status::registered(&topology, "Hello", &hello.rm_id).await?, want)
+        let stream = OpenStream::attach(&handle.addr, EXTENSION, want, to).await;
+        stream.unwrap_or_else(|_| Err(not_registered("Hello", &hello.rm_id)))
     } else {
-        (topology.find_or_create(&hello.rm_id).map_err(status::refusal)?, Want::Next { predicates })
+        topology.wait_for_registration(&hello.rm_id, EXTENSION, predicates, to).await
     };
-    let gone = || Status::aborted("the resource manager was forgotten meanwhile: try again");
-    let stream = OpenStream::attach(&handle.addr, EXTENSION, want, to).await;
-    let stream = stream.map_err(|_| gone())?.map_err(status::refusal)?;
+    let stream = stream.map_err(status::refusal)?;
     let (order, released) = (Mutex::default(), Notify::new());
     let open = Arc::new(Open { stream, order, released, rm: hello.rm_id, failures });
     let reader = Arc::downgrade(&open);

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use tokio::task::spawn_blocking;
+use tokio::{sync::mpsc::UnboundedSender, task::spawn_blocking};
 
 use super::{Topology, check_id, lock, process::take_process_wide};
 use crate::{
@@ -11,13 +11,14 @@ use crate::{
         InForce, Reconfigure, Register, RmSettings, Tried,
         handle::{RmHandle, closing},
         no_partitions,
+        open::OpenStream,
     },
     config::{Fault, LoadedConfig, Refused, table},
     messages::{
         clock::Clock,
         keys::Asked,
         limits,
-        rm::{Predicates, Refusal, RefusalKind},
+        rm::{Predicates, Refusal, RefusalKind, ToStream, Want},
     },
 };
 
@@ -138,6 +139,8 @@ impl From<Refusals> for Refusal {
 
 /// Bytes of what a registration says of its build, keys and values together.
 const LONGEST_INFO: usize = 16_384;
+/// How often one is looked for that was forgotten before it heard the message.
+const LOOKS: usize = 3;
 /// Bytes of the version and the policy group of a registration, which are kept, logged and shown.
 const LONGEST_TEXT: usize = 1_024;
 
@@ -167,7 +170,7 @@ impl Topology {
         let shared = default_config && self.is_shared(&config);
         let extra = Arc::new(registration.extra);
         let policy_group: Arc<str> = registration.policy_group.into();
-        for _ in 0..3 {
+        for _ in 0..LOOKS {
             if let Some(leaders) = self.leaders.get()
                 && let Err(refusal) = leaders.lead(&registration.rm).await
             {
@@ -200,8 +203,29 @@ impl Topology {
                 Ok(Err(refusal)) => return Err(refusal.into()),
             }
         }
-        let detail = format!("resource manager \"{}\" was forgotten while it registered: try again", registration.rm);
-        Err(Refusal::new(RefusalKind::State, detail).into())
+        Err(forgotten(&registration.rm).into())
+    }
+
+    /// Opens a stream that waits for the registration of a resource manager, known or not: its lines go to `to`.
+    ///
+    /// # Errors
+    /// The id is no id, or the server ends.
+    pub async fn wait_for_registration(
+        self: &Arc<Self>,
+        rm: &str,
+        door: &'static str,
+        predicates: Predicates,
+        to: UnboundedSender<ToStream>,
+    ) -> Result<OpenStream, Refusal> {
+        for _ in 0..LOOKS {
+            let handle = self.find_or_create(rm)?;
+            match OpenStream::attach(&handle.addr, door, Want::Next { predicates }, to.clone()).await {
+                Ok(opened) => return opened,
+                // The last stream that waited was closed just now, and it was forgotten with that.
+                Err(_) => self.open()?,
+            }
+        }
+        Err(forgotten(rm))
     }
 
     /// One more session would not take the files that the others need.
@@ -319,6 +343,10 @@ impl Topology {
 
 /// Notes on a configuration that are logged; one may have a fault in each of many queues.
 const LOGGED_NOTES: usize = 20;
+
+fn forgotten(rm: &str) -> Refusal {
+    Refusal::new(RefusalKind::State, format!("resource manager \"{rm}\" was forgotten while it registered: try again"))
+}
 
 /// What is accepted and does not do what it looks like (SEEDS S34).
 fn log_notes(rm: &str, config: &LoadedConfig) {

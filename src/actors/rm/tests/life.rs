@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    actors::rm::{handle::RmView, settings::RmSettings},
+    actors::rm::{EXTENSION, handle::RmView, settings::RmSettings},
     domain::{
         alloc::AskSpec,
         command::{AllocationItem, ReleaseItem},
@@ -294,6 +294,18 @@ async fn one_that_only_waited_is_forgotten() {
     waits.lose().await;
     assert!(env.topology.find("rm-1").is_none());
     assert_eq!(env.register("rm-1", &[]).await, 1, "and may come again");
+}
+
+#[actix::test]
+async fn one_that_is_being_forgotten_may_come_again_at_once() {
+    let env = Env::new();
+    drop(env.open(Want::Next { predicates: Predicates::Single }).await.expect("accepted"));
+    // That it was closed is still in the mailbox of the actor, which ends with it.
+    let (to, mut messages) = unbounded_channel();
+    let opened = env.topology.wait_for_registration("rm-1", EXTENSION, Predicates::Batch, to).await;
+    let _stream = opened.expect("a new actor waits");
+    assert_eq!(env.register("rm-1", &[]).await, 1);
+    assert!(matches!(messages.recv().await, Some(ToStream::Begin { epoch: 1 })));
 }
 
 #[actix::test]

@@ -3,7 +3,7 @@
 use std::{fmt, io, net::SocketAddr, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use actix_http::{HttpServiceBuilder, Request, Response, TlsAcceptorConfig};
-use actix_service::{IntoServiceFactory as _, Service, ServiceFactory, apply_fn_factory, map_config};
+use actix_service::{Service, ServiceFactory, apply_fn_factory, map_config};
 use actix_tls::accept::{max_concurrent_tls_connect, rustls_0_23::TlsStream};
 use actix_web::{
     App, Error, HttpRequest, HttpResponse,
@@ -77,7 +77,7 @@ where
     F: Fn(&mut web::ServiceConfig) + Clone + Send + 'static,
 {
     let app = move || {
-        App::new()
+        let app = App::new()
             .app_data(web::Data::from(doors.clone()))
             .wrap(from_fn(standby::gate))
             .wrap(from_fn(catch_panic))
@@ -89,8 +89,8 @@ where
             .configure(|config| register(config, routes::all()))
             .service(web::resource("/si/v1{rest:(/.*)?}").to(not_found))
             .service(web::resource("/api/v1{rest:(/.*)?}").to(not_found))
-            .configure(others.clone())
-            .into_factory()
+            .configure(others.clone());
+        map_config(app, |()| AppConfig::default())
     };
     let socket = listening(listen.addr)?;
     let bound = socket.local_addr()?;
@@ -114,13 +114,12 @@ where
                 extensions.insert(Shown::of(connection.peer_certificates()));
                 introduce(stream, extensions);
             });
-            let http = http.finish(map_config(app(), |()| AppConfig::default()));
             let begins = TlsAcceptorConfig::default().handshake_timeout(patience);
-            seated(http.rustls_0_23_with_config(tls.clone(), begins), room.clone())
+            seated(http.finish(app()).rustls_0_23_with_config(tls.clone(), begins), room.clone())
         })?,
         None => server.listen("http", socket, move || {
             let http = http(patience, &ends).on_connect_ext(introduce);
-            seated(http.finish(map_config(app(), |()| AppConfig::default())).tcp(), room.clone())
+            seated(http.finish(app()).tcp(), room.clone())
         })?,
     };
     Ok((server.run(), bound))

@@ -64,7 +64,7 @@ fn fits(pattern: &str, path: &str) -> bool {
 }
 
 /// The largest share of a type, in millionths.
-pub(super) fn share(part: &Resource, whole: &Resource) -> u64 {
+pub fn share(part: &Resource, whole: &Resource) -> u64 {
     let one = |(kind, amount): (&ResourceType, i128)| {
         let all = whole.amount(kind).max(1);
         u64::try_from(amount.max(0).saturating_mul(1_000_000) / all).unwrap_or(u64::MAX)

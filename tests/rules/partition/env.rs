@@ -111,6 +111,12 @@ impl Ask {
         self
     }
 
+    /// The shim may be asked about it side by side with others.
+    pub fn unconstrained(mut self) -> Ask {
+        self.spec.tags = BTreeMap::from([("callboard.io/unconstrained".to_owned(), "true".to_owned())]).into();
+        self
+    }
+
     pub fn requires(mut self, node: &str) -> Ask {
         self.spec.required_node = Some(node.into());
         self

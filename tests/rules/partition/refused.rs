@@ -164,6 +164,30 @@ fn a_refused_ask_gives_what_is_lower_nothing_that_those_behind_it_could_have() {
 }
 
 #[test]
+fn asks_that_take_no_turns_have_nobody_give_way() {
+    // R5.10, R5.27: the shim is asked about unconstrained ones side by side, however many are refused.
+    let mut env = Env::calm(QUEUES);
+    env.apply(Command::AskPredicates(true));
+    env.app("high", "root.a");
+    env.add_app(AddApplication { id: "low".into(), queue: "root.b".into(), ..env.by("bob") });
+    let ask = |app: &str, key: String, priority| Ask::new(app, &key, 1).priority(priority).unconstrained();
+    env.node("n1", 20);
+    for n in 0..30 {
+        env.refuse(&format!("bad{n}"), "n1");
+    }
+    let bad = (0..30).map(|n| ask("high", format!("bad{n}"), 5));
+    let others = (0..40).flat_map(|n| [ask("low", format!("low{n}"), 1), ask("high", format!("ok{n}"), 5)]);
+    env.ask(bad.chain(others).collect());
+    env.answer_all();
+    for n in 0..10 {
+        env.release("high", &format!("ok{n}"), callboard::domain::types::Termination::StoppedByRm);
+        env.answer_all();
+    }
+    let heard = env.heard();
+    assert_eq!(heard.iter().filter(|line| line.starts_with("new ok")).count(), 30, "{heard:?}");
+}
+
+#[test]
 fn an_ask_that_is_refused_on_one_node_is_asked_about_on_the_next() {
     // R5.20, R5.27: before those behind it have their turn, in its application and elsewhere.
     let mut env = Env::calm(QUEUES);

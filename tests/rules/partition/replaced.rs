@@ -14,13 +14,6 @@ fn keys(env: &Env) -> Vec<String> {
     env.questions.iter().map(|question| format!("{} on {}", question.key, question.node)).collect()
 }
 
-fn spread(app: &str, key: &str, size: i64) -> Ask {
-    let mut ask = Ask::new(app, key, size);
-    ask.spec.tags =
-        std::collections::BTreeMap::from([("callboard.io/unconstrained".to_owned(), "true".to_owned())]).into();
-    ask
-}
-
 /// A gang of one placeholder on n1, two nodes, and what the real ask `r1` was asked about: its home, and n2 where that is refused.
 fn agreed(elsewhere: bool) -> Env {
     let yaml = QUEUES.replace("- name: a\n", "- name: a\n            resources: {max: {memory: 4}}\n");
@@ -48,7 +41,7 @@ fn agreed(elsewhere: bool) -> Env {
 fn what_nothing_came_between_is_announced_with_the_confirmation() {
     // R6.15, on another node than the placeholder's
     let mut env = agreed(true);
-    env.ask(vec![spread("app-2", "free", 1)]);
+    env.ask(vec![Ask::new("app-2", "free", 1).unconstrained()]);
     env.answer_all();
     env.confirm_all();
     assert!(env.heard().contains(&"new r1 on n2".to_string()), "{:?}", env.told);
@@ -67,7 +60,7 @@ fn who_takes_the_place_of_its_placeholder_is_asked_about_with_all_that_it_takes_
     assert!(matches!(question.kind, QuestionKind::Fits { allocate: true }));
     assert_eq!(keys(&env), ["r1 on n1"]);
     // Its place is kept from others meanwhile.
-    env.ask(vec![spread("app-2", "large", 7)]);
+    env.ask(vec![Ask::new("app-2", "large", 7).unconstrained()]);
     env.answer_all();
     let heard = env.heard();
     assert!(["new r1 on n1", "new large on n2"].iter().all(|told| heard.iter().any(|one| one == told)), "{heard:?}");
@@ -126,7 +119,7 @@ fn what_something_came_between_is_asked_about_again() {
             env.answer_all();
             assert!(env.heard().contains(&format!("new x1 on {node}")));
             // Another ask of its queue would have the room that the placeholder leaves.
-            env.ask(vec![spread("app-3", "free", 1)]);
+            env.ask(vec![Ask::new("app-3", "free", 1).unconstrained()]);
             env.heard();
             env.confirm_all();
             let heard = env.heard();

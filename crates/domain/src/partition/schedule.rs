@@ -295,9 +295,7 @@ impl Partition {
                 Ok(self.carry_out(&placement, node, cx))
             }
             None => {
-                if self.ask_shim && self.was_refused(alloc) {
-                    self.note_search_in_vain(alloc);
-                }
+                self.note_search_in_vain(alloc);
                 self.fits_nowhere(key.shape);
                 Err(Hold::Nodes)
             }

@@ -5,8 +5,6 @@
 //! of its application when no node is left for it; an application and a queue have some turns in vain first, and fewer each time, so
 //! that one ask that is refused keeps neither those behind it waiting nor has what is lower take their room.
 
-use std::sync::Arc;
-
 use super::{Cx, Partition};
 use crate::coded::{list, variants};
 use crate::{
@@ -110,8 +108,11 @@ impl Partition {
         self.lose_patience(app, 1);
     }
 
-    /// No node is left for an ask that the shim refused: it gives way.
+    /// No node is left for this ask: where the shim refused it in its turns it gives way.
     pub(super) fn note_search_in_vain(&mut self, alloc: AllocIx) {
+        if !self.ask_shim || !self.was_refused(alloc) || !self.is_constrained(&self.allocs[alloc].spec) {
+            return;
+        }
         let app = self.allocs[alloc].app;
         if self.questions.vain_asks.entry(app).or_default().round.in_vain.insert(alloc.0).is_none() {
             self.lose_patience(app, SEARCH - 1);
@@ -202,8 +203,10 @@ impl Partition {
     fn give_turns_to_asks(&mut self, app: AppIx, asks: &imbl::OrdSet<u32>) {
         for alloc in asks.iter().map(|alloc| AllocIx(*alloc)) {
             if self.allocs.get(alloc).is_some_and(|row| row.is_pending()) {
-                let key = self.group_key(alloc);
-                self.unblock_group(app, &Arc::new(key));
+                let key = self.apps[app].groups_by_key.get_key_value(&self.group_key(alloc));
+                if let Some(key) = key.map(|(key, _)| key.clone()) {
+                    self.unblock_group(app, &key);
+                }
             }
         }
         self.rouse(app);

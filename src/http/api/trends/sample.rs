@@ -23,7 +23,7 @@ use crate::{
     },
     http::{
         api::board::why,
-        ws_v1::{RestState, View, state::now},
+        ws_v1::{RestState, View, chosen::share, state::now},
     },
     messages::rm::Halt,
 };
@@ -115,13 +115,6 @@ impl Sampled<'_> {
             self.usage(below, share, whose);
         }
     }
-}
-
-/// What these amounts are of all there is, in millionths: of the type of which they are most.
-fn share(amounts: &Resource, total: &Resource) -> u64 {
-    let of = |kind, amount: i128| amount.max(0).saturating_mul(1_000_000) / total.amount(kind).max(1);
-    let most = amounts.iter().map(|(kind, amount)| of(kind, amount)).max().unwrap_or_default();
-    u64::try_from(most).unwrap_or(u64::MAX)
 }
 
 fn of_partition(view: &View, halt: Option<&Halt>, at: Nanos) -> Rows {

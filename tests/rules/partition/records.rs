@@ -146,6 +146,38 @@ fn asks_that_go_before_they_are_placed() {
 }
 
 #[test]
+fn the_request_of_a_placeholder_goes_with_its_record_on_every_way() {
+    // EVT-024, R6.15: it is replaced after the shim was asked about the real one once more.
+    let mut env = Env::calm(QUEUES);
+    env.apply(Command::AskPredicates(true));
+    env.gang("app-1", "root.a", 10, "Soft");
+    env.node("n1", 10);
+    env.ask(vec![Ask::new("app-1", "ph1", 10).placeholder("tg")]);
+    env.answer_all();
+    env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
+    env.answer_all();
+    env.confirm_all();
+    env.answer_all();
+    let heard = events(&mut env, &[EventKind::App]);
+    assert!(heard.contains(&"Add AppAlloc app-1 r1".to_owned()), "{heard:?}");
+    assert_eq!(heard.iter().filter(|event| *event == "Remove RequestCancel app-1 ph1").count(), 1, "{heard:?}");
+    // R6.18: its node goes before the shim has confirmed its time-out.
+    let mut env = Env::calm(QUEUES);
+    env.gang("app-1", "root.a", 20, "Soft");
+    env.node("n1", 10);
+    env.node("n2", 10);
+    env.ask((1..=2).map(|n| Ask::new("app-1", &format!("ph{n}"), 10).placeholder("tg").on(&format!("n{n}"))).collect());
+    env.pass(61);
+    env.node_action("n1", NodeAction::Decommission, None);
+    env.release("app-1", "ph2", Termination::Timeout);
+    let heard = events(&mut env, &[EventKind::App]);
+    for key in ["ph1", "ph2"] {
+        let told = heard.iter().filter(|event| **event == format!("Remove RequestTimeout app-1 {key}"));
+        assert_eq!(told.count(), 1, "{key}: {heard:?}");
+    }
+}
+
+#[test]
 fn a_hard_gang_that_times_out_tells_of_each_request_once() {
     // EVT-024, R6.19
     let mut env = Env::calm(QUEUES);

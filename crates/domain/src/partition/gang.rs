@@ -333,6 +333,7 @@ impl Partition {
         self.remove_allocation(placeholder, removal, cx);
         // The application may have ended with it.
         if !self.allocs[placeholder].is_free() && self.allocs[placeholder].phase == Phase::Ended {
+            self.ask_went(placeholder, Detail::RequestCancel, cx);
             self.forget(placeholder);
         }
     }

@@ -538,7 +538,10 @@ impl Partition {
         self.remove_allocation(alloc, Removal { termination: Termination::Unknown, node_goes: true }, cx);
         if !self.allocs[alloc].is_free() && self.allocs[alloc].phase == Phase::Ended {
             match asked_back {
-                true => self.forget(alloc),
+                true => {
+                    self.ask_went(alloc, Detail::RequestTimeout, cx);
+                    self.forget(alloc);
+                }
                 false => _ = self.gone_with.insert(alloc, node_id),
             }
         }

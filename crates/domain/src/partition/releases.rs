@@ -153,8 +153,7 @@ impl Partition {
             return;
         }
         match termination {
-            Termination::FailedOnRm if ends => self.forget(alloc),
-            Termination::FailedOnRm => {
+            Termination::FailedOnRm if !ends => {
                 if let Some(node) = node {
                     self.note_failure(alloc, node, cx.now);
                 }
@@ -166,7 +165,6 @@ impl Partition {
                 self.ask_went(alloc, Detail::RequestTimeout, cx);
                 self.forget(alloc);
             }
-            Termination::PlaceholderReplaced => self.forget(alloc),
             _ => {
                 self.ask_went(alloc, Detail::RequestCancel, cx);
                 self.forget(alloc);

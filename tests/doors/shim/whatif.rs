@@ -171,6 +171,11 @@ async fn bad_requests_say_what_is_wrong() {
     let (status, body) =
         asked(&server, &json!({"submit": [{"applicationID": "x", "queue": "root.none", "asks": []}]})).await;
     assert_eq!((status, &body["refused"][0]["what"]), (200, &json!("x")), "{body}");
+    // Not each of its asks once more.
+    let asks = json!([{"count": 3, "resource": {"memory": 1}}]);
+    let (_, body) =
+        asked(&server, &json!({"submit": [{"applicationID": "x", "queue": "root.none", "asks": asks}]})).await;
+    assert_eq!(body["refused"].as_array().map(Vec::len), Some(1), "{body}");
     assert_eq!(server.send("POST", "/api/v1/whatif?partition=none", &json!({})).await.0, 404);
     assert_eq!(server.get("/api/v1/whatif").await.0, 405);
 }

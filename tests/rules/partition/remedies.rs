@@ -486,6 +486,22 @@ fn what_leaves_a_node_is_chosen_as_by_preemption() {
 }
 
 #[test]
+fn a_delay_without_end_is_not_waited_for() {
+    // The sum is the end of time, at which what falls due again and again would never stop.
+    let config = "partitions: [{name: default, queues: [{name: root, submitacl: '*', \
+                  queues: [{name: q, properties: {preemption.delay: 2562047h}}]}]}]";
+    let mut env = Env::calm(config).alone();
+    env.node("n1", 10);
+    for app in ["a", "w"] {
+        env.app(app, "root.q");
+    }
+    env.ask(vec![Ask::new("a", "k", 10).on("n1")]);
+    env.ask(vec![Ask::new("w", "w", 10)]);
+    let found = changes(&advice_for(&env, config, "w"));
+    assert!(!found.iter().any(|change| matches!(change, Change::Preempt { .. })));
+}
+
+#[test]
 fn a_queue_that_placement_made_is_named_for_a_value_of_its_own() {
     let config = "partitions: [{name: default, placementrules: [{name: provided, create: true}], queues: [{name: root, submitacl: '*', \
                   queues: [{name: ns, parent: true, resources: {max: {memory: 100}}, \

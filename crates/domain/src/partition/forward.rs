@@ -21,6 +21,8 @@ use crate::{
 
 /// Decisions between two looks at whether it is over.
 const CHUNK: usize = 16;
+/// No run goes further: at the end of time what falls due again and again would do so at once, for ever.
+const LAST: Nanos = Nanos(i64::MAX - Nanos::from_secs(366 * 86_400).0);
 
 /// An ask by its application and key.
 pub type AskName = (Arc<str>, Arc<str>);
@@ -81,8 +83,10 @@ pub struct Forward<'a> {
     pub placed: Vec<Placed>,
     /// Allocations that were preempted.
     pub preempted: Vec<AskName>,
-    /// What was refused of the commands, each with the reason.
+    /// What was refused of the commands, each with the reason; asks of an application that was refused go without saying.
     pub refused: Vec<(Arc<str>, Arc<str>)>,
+    /// Applications that were refused.
+    without_app: FxHashSet<Arc<str>>,
     /// It ended for lack of time or decisions, not because nothing more could be done.
     pub cut: bool,
     watched: BTreeSet<AskName>,
@@ -114,6 +118,7 @@ impl<'a> Forward<'a> {
             placed: Vec::new(),
             preempted: Vec::new(),
             refused: Vec::new(),
+            without_app: FxHashSet::default(),
             cut: false,
             watched: watched.iter().cloned().collect(),
             left: bounds.decisions,
@@ -319,6 +324,7 @@ impl<'a> Forward<'a> {
 
     /// Lets time pass until then at most; true as [`Forward::run`].
     pub fn pass(&mut self, until: Nanos) -> bool {
+        let until = until.min(LAST);
         loop {
             if self.run() {
                 return true;
@@ -344,12 +350,21 @@ impl<'a> Forward<'a> {
             match effect {
                 Effect::Callback(Callback::New(new)) => self.place(*new),
                 Effect::Callback(Callback::RejectedAllocation { key, app, reason }) => {
-                    self.over((app, key.clone()));
-                    self.refused.push((key, reason));
+                    if !self.without_app.contains(&app) {
+                        self.refused.push((key.clone(), reason));
+                    }
+                    self.over((app, key));
                 }
-                Effect::Callback(
-                    Callback::RejectedApplication { app: what, reason } | Callback::RejectedNode { node: what, reason },
-                ) => self.refused.push((what, reason)),
+                Effect::Callback(Callback::AcceptedApplication(app)) => {
+                    self.without_app.remove(&app);
+                }
+                Effect::Callback(Callback::RejectedApplication { app, reason }) => {
+                    if !self.partition.app_by_id.contains_key(&app) {
+                        self.without_app.insert(app.clone());
+                    }
+                    self.refused.push((app, reason));
+                }
+                Effect::Callback(Callback::RejectedNode { node, reason }) => self.refused.push((node, reason)),
                 Effect::Callback(Callback::Released(release)) if release.confirm => {
                     self.over((release.app.clone(), release.key.clone()));
                     if release.termination == Termination::Preempted {

@@ -18,6 +18,8 @@ use crate::{
 const QUEUES: usize = 16;
 /// Settings of other queues that are tried.
 const SETTINGS: usize = 8;
+/// A queue whose `preemption.delay` is longer is one whose asks never preempt.
+const NEVER: Nanos = Nanos::from_secs(366 * 86_400);
 /// Asks of an application that is submitted again, at most.
 const ASKS: usize = 2_000;
 
@@ -153,6 +155,9 @@ impl Search<'_> {
             return;
         }
         let delay = partition.queues[partition.apps[self.app].queue].settings.preemption_delay;
+        if delay > NEVER {
+            return;
+        }
         // From its creation on, and from its last attempt.
         let until = self.now.plus(delay).max(self.now.plus(PREEMPTS_AGAIN)).plus(Nanos::from_secs(1));
         let mut changes = Vec::new();

@@ -221,7 +221,9 @@ fn tables(status: &ClusterStatus) -> String {
     text.push('\n');
     let mut rows = vec![["RM", "LEADER", "EPOCH", "RECORDS", "SIZE", "HERE", "BEHIND", "LAG"].map(str::to_owned)];
     for group in &status.resource_managers {
-        let at = status.servers.iter().find(|server| server.id == group.leader).map(|server| server.http.clone());
+        let at = status.servers.iter().find(|server| server.id == group.leader);
+        // One with `--http off` has the other door alone, and one that is gone has none.
+        let at = at.and_then(|at| [&at.http, &at.grpc].into_iter().find(|door| !door.is_empty()).cloned());
         let behind = group.applied.map_or("-".to_owned(), |applied| group.index.saturating_sub(applied).to_string());
         let role = group.fault.as_ref().map_or_else(|| group.role.clone(), |fault| format!("{}: {fault}", group.role));
         let leader =
@@ -303,6 +305,13 @@ rm-1  http://a:9080  3      20       3.0Mi (full)  follows  3       0.2s
 rm-2  nobody         3      20       3.0Mi (full)  follows  -       -
 ";
         assert_eq!(tables(&status), expected);
+        // A leader is named by its HTTP door, or by the other one where it has none, or else by its id.
+        let mut doors = status.clone();
+        doors.servers[0].http.clear();
+        assert!(tables(&doors).contains("\nrm-1  a:9090  3 "), "{}", tables(&doors));
+        doors.servers[0].grpc.clear();
+        doors.resource_managers[0].led = false;
+        assert!(tables(&doors).contains("\nrm-1  a (gone)  3 "), "{}", tables(&doors));
         // A server is drained when others lead what it led; what nobody leads for another reason is of no account.
         assert_eq!(led_by(&status, "http://a:9080"), ["rm-1"]);
         let mut drained = status;

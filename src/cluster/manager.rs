@@ -2,7 +2,7 @@
 //! leads any more, and lets its resource managers know.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -88,8 +88,8 @@ pub enum ToManager {
     Took(String, Box<Took>),
     /// What came of taking a resource manager that nobody knew.
     Began(String, Result<Taken, Trouble>),
-    /// Whether a server refuses connections.
-    Probed(String, bool),
+    /// Whether a server takes connections; `None`: it is not known.
+    Probed(String, Option<bool>),
     /// It was handed over; with its group: it was not, and may be led on.
     Handed(String, Option<Arc<Group>>),
     /// A server is to lead nothing, or may again.
@@ -215,6 +215,11 @@ pub struct Manager {
     uneven: bool,
     /// Servers that refuse connections, since when.
     refusing: HashMap<String, Instant>,
+    /// Servers whose address took a connection of this server. Where none was taken yet, as with a wrong `--advertise`, a refused one
+    /// says nothing: their leases do.
+    reached: HashSet<String>,
+    /// Servers of which it was logged that they are there and cannot be reached.
+    unreached: HashSet<String>,
     probing: HashMap<String, Instant>,
     /// The last change that was seen.
     seen: i64,
@@ -239,6 +244,8 @@ pub struct Manager {
     deposed: UnboundedSender<String>,
     /// What holds for all servers.
     config: SharedConfig,
+    /// Why that which is in etcd now cannot be read: `config` is what was there before.
+    config_unread: Option<String>,
     /// Takes what is to be carried out of that.
     apply: UnboundedSender<Apply>,
     unheard: Unheard,
@@ -280,6 +287,8 @@ impl Manager {
             settled: Instant::now(),
             uneven: true,
             refusing: HashMap::new(),
+            reached: HashSet::new(),
+            unreached: HashSet::new(),
             probing: HashMap::new(),
             seen: 0,
             connected: None,
@@ -293,6 +302,7 @@ impl Manager {
             past: (0, Instant::now()),
             deposed,
             config: SharedConfig::default(),
+            config_unread: None,
             apply,
             unheard: Unheard::default(),
             unread: Default::default(),
@@ -492,7 +502,7 @@ impl Manager {
                 let _ = reply.send(self.status());
             }
             ToManager::Hand(rm, server, reply) => self.hand(&rm, &server, reply),
-            ToManager::Probed(id, refuses) => self.probed(id, refuses),
+            ToManager::Probed(id, takes) => self.probed(id, takes),
             ToManager::Handed(name, kept) => self.handed(&name, kept),
             ToManager::Deposed(name) => {
                 if let Some(Known { role: Role::Leads(group), .. }) = self.known.get(&name) {

@@ -20,7 +20,7 @@ use super::{
 
 /// Between two attempts.
 const AGAIN: Duration = Duration::from_millis(300);
-/// How often it is logged that another server has the id of this one.
+/// How often it is logged that another server has the id of this one, or that etcd refuses its key.
 const TELL: Duration = Duration::from_secs(60);
 
 /// Whether others see that this server is there.
@@ -34,6 +34,12 @@ pub struct Held {
 }
 
 impl Held {
+    /// As one that has this lease.
+    #[cfg(test)]
+    pub fn with(lease: i64) -> Held {
+        Held { lease: AtomicI64::new(lease), ..Held::default() }
+    }
+
     /// Its lease, as far as this server knows; 0 while it has none.
     pub fn lease(&self) -> i64 {
         self.lease.load(SeqCst)
@@ -61,11 +67,25 @@ impl Held {
 pub async fn keep(etcd: Arc<Etcd>, keys: Keys, me: Server, lease: Duration, held: Arc<Held>) {
     // Since when another one is there, and when that was told.
     let mut other: Option<(Instant, Option<Instant>)> = None;
+    // When it was told that etcd refuses the key.
+    let mut refused: Option<Instant> = None;
+    // With a user of etcd that may only read, for example, all else looks well.
+    let mut tell = |trouble: &Trouble| {
+        if matches!(trouble, Trouble::Refused(_)) && refused.is_none_or(|told| told.elapsed() >= TELL) {
+            refused = Some(Instant::now());
+            tracing::error!(
+                code = "cluster-not-there",
+                key = keys.server(&me.id),
+                "this server cannot say that it is there, and leads nothing until it can: {trouble}; where permission is denied, allow its user to write the key"
+            );
+        }
+    };
     loop {
         match alone(&etcd, &keys, &me).await {
             Ok(true) => {
                 other = None;
                 if let Err(trouble) = once(&etcd, &keys, &me, lease, &held).await {
+                    tell(&trouble);
                     tracing::debug!(%trouble, "the lease of this server is not renewed");
                 }
                 held.let_go();

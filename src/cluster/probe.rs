@@ -6,13 +6,15 @@ use tokio::{net::TcpStream, time::timeout};
 
 use super::keys::Server;
 
-/// A server that takes longer to answer counts as one that does not refuse.
+/// Of a server that takes longer to answer nothing is known.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Nobody listens at its address.
-pub async fn refuses(server: &Server) -> bool {
-    let Some(address) = address(server) else { return false };
-    matches!(timeout(PATIENCE, TcpStream::connect(address)).await, Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused)
+/// Whether its address takes connections, or nobody listens there; `None`: that is not known.
+pub async fn takes(server: &Server) -> Option<bool> {
+    match timeout(PATIENCE, TcpStream::connect(address(server)?)).await.ok()? {
+        Ok(_) => Some(true),
+        Err(error) => (error.kind() == ErrorKind::ConnectionRefused).then_some(false),
+    }
 }
 
 /// Host and port of a door.
@@ -34,11 +36,11 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let server = Server { http: format!("http://{at}"), ..Server::default() };
-        assert!(!refuses(&server).await);
+        assert_eq!(takes(&server).await, Some(true));
         drop(listener);
-        assert!(refuses(&server).await);
-        assert!(refuses(&Server { grpc: at.to_string(), ..Server::default() }).await);
-        assert!(!refuses(&Server::default()).await);
+        assert_eq!(takes(&server).await, Some(false));
+        assert_eq!(takes(&Server { grpc: at.to_string(), ..Server::default() }).await, Some(false));
+        assert_eq!(takes(&Server::default()).await, None);
         assert_eq!(address(&Server { http: "https://[::1]/".into(), ..server }).as_deref(), Some("[::1]:443"));
     }
 }

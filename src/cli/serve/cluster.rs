@@ -1,6 +1,12 @@
 //! Several servers: options, and the start of what keeps them together.
 
-use std::{net::SocketAddr, path::Path, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::Path,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
@@ -74,7 +80,7 @@ pub struct ClusterArgs {
     #[arg(long, value_name = "URL", value_parser = url::option, env = "CALLBOARD_ADVERTISE", requires = "cluster")]
     pub advertise: Option<String>,
     /// Host and port at which clients reach the gRPC door [default: where it listens]
-    #[arg(long, value_name = "HOST:PORT", env = "CALLBOARD_ADVERTISE_GRPC", requires = "cluster")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = url::option, env = "CALLBOARD_ADVERTISE_GRPC", requires = "cluster")]
     pub advertise_grpc: Option<String>,
     /// A server of which nothing is heard for so long may be replaced; whole seconds, 2 at least
     #[arg(long, value_name = "TIME", env = "CALLBOARD_CLUSTER_LEASE", default_value = "2s", value_parser = lease, requires = "cluster")]
@@ -190,7 +196,8 @@ impl ClusterArgs {
     fn http(&self, door: Option<SocketAddr>, encrypted: bool) -> anyhow::Result<String> {
         if let Some(given) = &self.advertise {
             let sound = given.starts_with("http://") || given.starts_with("https://");
-            if !sound || given.parse::<hyper::Uri>().is_err() {
+            let uri = given.parse::<hyper::Uri>().unwrap_or_default();
+            if !sound || !uri.authority().is_some_and(|authority| leads_somewhere(authority.as_str())) {
                 bail!("--advertise {given} is no URL such as http://host:9080");
             }
             return Ok(given.trim_end_matches('/').to_owned());
@@ -204,9 +211,8 @@ impl ClusterArgs {
 
     fn grpc(&self, door: Option<SocketAddr>) -> anyhow::Result<String> {
         if let Some(given) = &self.advertise_grpc {
-            let sound =
-                given.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
-            if !sound || given.contains("//") {
+            let has_port = given.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+            if !has_port || given.contains('/') || !leads_somewhere(given) {
                 bail!("--advertise-grpc {given} is no host and port such as host:9090");
             }
             return Ok(given.clone());
@@ -260,5 +266,68 @@ pub fn keep_logs(
 pub fn keep_elsewhere(topology: &Topology, metrics: &Metrics, args: &ClusterArgs) {
     if args.is_on() {
         topology.keep_logs(logs(PathBuf::new(), metrics, args));
+    }
+}
+
+/// Others may reach a host and a port like these: no `0.0.0.0`, which is each one's own, no port 0 or beyond 65535, no IPv6 address
+/// without brackets, and nobody's password, which all clients would be told.
+fn leads_somewhere(authority: &str) -> bool {
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, port.parse::<u16>().unwrap_or(0)),
+        // That of the scheme.
+        _ => (authority, 1),
+    };
+    let is_bare = host.starts_with('[') || !host.contains(':');
+    let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    port > 0 && is_bare && !host.is_empty() && !host.contains('@') && !ip.is_ok_and(|ip| ip.is_unspecified())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_others_may_reach() {
+        for good in ["host", "host:9080", "10.0.0.1:1", "host:65535", "[::1]", "[::1]:9080"] {
+            assert!(leads_somewhere(good), "{good}");
+        }
+        for bad in [
+            "",
+            ":9080",
+            "0.0.0.0",
+            "0.0.0.0:9080",
+            "[::]",
+            "[::]:9080",
+            "::1",
+            "::1:9080",
+            "host:0",
+            "host:99999",
+            "host:",
+            "host:port",
+            "host:1:2",
+            "user@host",
+            "user:secret@host:9080",
+        ] {
+            assert!(!leads_somewhere(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_advertised_is_looked_at() {
+        let http =
+            |given: &str| ClusterArgs { advertise: Some(given.to_owned()), ..Default::default() }.http(None, false);
+        let grpc =
+            |given: &str| ClusterArgs { advertise_grpc: Some(given.to_owned()), ..Default::default() }.grpc(None);
+        assert_eq!(http("https://board/").unwrap(), "https://board");
+        assert_eq!(http("http://[::1]:9080").unwrap(), "http://[::1]:9080");
+        for bad in ["board:9080", "ftp://board", "http://", "http:///path", "http://0.0.0.0:9080", "http://board:99999"]
+        {
+            assert!(http(bad).is_err(), "{bad}");
+        }
+        assert_eq!(grpc("board:9090").unwrap(), "board:9090");
+        assert_eq!(grpc("[::1]:9090").unwrap(), "[::1]:9090");
+        for bad in ["board", "[::1]", "http://board:9090", "0.0.0.0:9090", "board:0"] {
+            assert!(grpc(bad).is_err(), "{bad}");
+        }
     }
 }

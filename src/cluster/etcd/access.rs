@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path, path::PathBuf, time::Duration};
 
+use callboard_client::certificate::chain;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
 use super::innermost;
@@ -35,14 +36,21 @@ fn read(file: &Path) -> Result<Vec<u8>, String> {
     fs::read(file).map_err(|error| format!("{}: cannot be read: {error}", file.display()))
 }
 
+/// The content of a file that has certificates: one without any would be taken, and nobody believed.
+fn read_certificates(file: &Path) -> Result<Vec<u8>, String> {
+    let content = read(file)?;
+    chain(file)?;
+    Ok(content)
+}
+
 impl Access {
     /// The certificates as they are now.
     ///
     /// # Errors
-    /// A file cannot be read.
+    /// A file cannot be read, or holds no certificate.
     pub fn certificates(&self) -> Result<Certificates, String> {
-        let ca = self.ca.as_deref().map(read).transpose()?;
-        let of = |(certificate, key): &(PathBuf, PathBuf)| Ok::<_, String>((read(certificate)?, read(key)?));
+        let ca = self.ca.as_deref().map(read_certificates).transpose()?;
+        let of = |(shown, key): &(PathBuf, PathBuf)| Ok::<_, String>((read_certificates(shown)?, read(key)?));
         Ok(Certificates { ca, identity: self.identity.as_ref().map(of).transpose()? })
     }
 
@@ -93,4 +101,29 @@ fn channel(url: &str, with: &Certificates) -> Result<Channel, String> {
         .keep_alive_timeout(ALIVE)
         .keep_alive_while_idle(true);
     Ok(endpoint.connect_lazy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_a_certificate_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (none, some) = (dir.path().join("none.pem"), dir.path().join("some.pem"));
+        fs::write(&none, "no certificate\n").unwrap();
+        fs::write(&some, rcgen::generate_simple_self_signed(["etcd".to_owned()]).unwrap().cert.pem()).unwrap();
+        let refused = |ca: &PathBuf, shown: &PathBuf| {
+            let identity = Some((shown.clone(), some.clone()));
+            let access = Access { ca: Some(ca.clone()), identity, ..Access::default() };
+            access.certificates().err()
+        };
+        assert_eq!(refused(&some, &some), None);
+        for (ca, shown) in [(&none, &some), (&some, &none)] {
+            let why = refused(ca, shown).unwrap();
+            assert!(why.ends_with("none.pem: it holds no certificate in PEM form"), "{why}");
+        }
+        let why = refused(&dir.path().join("gone.pem"), &some).unwrap();
+        assert!(why.contains("gone.pem: cannot be read: "), "{why}");
+    }
 }

@@ -52,9 +52,11 @@ impl Manager {
                     code = "configuration-refused",
                     "what holds for all servers of the cluster cannot be read: {error}; it stays as it was here"
                 );
+                self.config_unread = Some(error.to_string());
                 return;
             }
         };
+        self.config_unread = None;
         if config != self.config {
             self.config = config.clone();
             let _ = self.apply.send(Apply::Config(Box::new(config)));
@@ -71,6 +73,13 @@ impl Manager {
             return;
         }
         let (etcd, key) = (self.etcd.clone(), self.keys.config());
+        if let Some(why) = &self.config_unread {
+            let detail = format!(
+                "what holds for all servers at present cannot be read by this one ({why}): say it to one of the release that wrote that, or remove it first: etcdctl del {key}"
+            );
+            let _ = reply.send(Err(Refusal::new(RefusalKind::State, detail)));
+            return;
+        }
         let condition = If { key: key.clone(), revision: config.revision };
         tokio::spawn(async move {
             let done = match etcd.txn(&[condition], vec![Change::Put(key, value.into(), 0)]).await {

@@ -159,6 +159,12 @@ impl Manager {
                 let _ = reply.send(Err(closing()));
                 return;
             }
+            // Others would take over at once what it leads: those who do not see that it is there, or another process with its id.
+            if self.held.lease() == 0 {
+                let why = "this server leads nothing at present: etcd does not have its key, or has that of another process with its id, as its log tells: try again, or at another server";
+                let _ = reply.send(Err(Refusal::new(RefusalKind::Closing, why)));
+                return;
+            }
             // The watch may tell of the head that is put here before the answer comes: it is not to be followed.
             let head = Head { rm: rm.clone(), server: self.options.me.id.clone(), epoch: 1, ..Head::default() };
             self.known.insert(name.clone(), Known::new(head, 0, Role::Changes));
@@ -170,7 +176,9 @@ impl Manager {
             });
             return;
         };
-        let vacant = self.connected.is_some_and(|connected| self.is_vacant(known, connected));
+        // As above: what another process with its id leads looks vacant.
+        let is_there = self.held.lease() != 0;
+        let vacant = is_there && self.connected.is_some_and(|connected| self.is_vacant(known, connected));
         match &known.role {
             Role::Leads(_) => {
                 let _ = reply.send(Ok(()));

@@ -143,7 +143,8 @@ impl Manager {
             return true;
         }
         let still = |since: &Instant| since.elapsed() >= STILL && known.changed.elapsed() >= STILL;
-        if self.refusing.get(id).is_some_and(still) {
+        // One whose address never took a connection may live all the same.
+        if self.reached.contains(id) && self.refusing.get(id).is_some_and(still) {
             return true;
         }
         // A server that was there while etcd was gone gets time to say so.
@@ -165,19 +166,38 @@ impl Manager {
             self.probing.insert(id.clone(), now + PATIENCE);
             let (server, tell) = (server.clone(), self.tell.clone());
             tokio::spawn(async move {
-                let refuses = probe::refuses(&server).await;
-                let _ = tell.send(ToManager::Probed(id, refuses));
+                let takes = probe::takes(&server).await;
+                let _ = tell.send(ToManager::Probed(id, takes));
             });
         }
     }
 
-    pub(super) fn probed(&mut self, id: String, refuses: bool) {
-        if self.servers.contains_key(&id) {
-            self.probing.insert(id.clone(), Instant::now());
+    pub(super) fn probed(&mut self, id: String, takes: Option<bool>) {
+        // It may be gone by now.
+        let Some(server) = self.servers.get(&id) else { return };
+        self.probing.insert(id.clone(), Instant::now());
+        if takes == Some(false) {
+            let since = *self.refusing.entry(id.clone()).or_insert_with(Instant::now);
+            // The lease of a process that is gone has ended by now: it lives, and its address is what is wrong. Two servers that cannot
+            // reach each other would else take over from each other for ever.
+            if since.elapsed() > 2 * self.options.lease {
+                self.reached.remove(&id);
+                if self.unreached.insert(id.clone()) {
+                    tracing::error!(
+                        code = "cluster-unreached",
+                        server = id,
+                        "a server is there, and its address {} refuses connections of this one: look at its --advertise, and at what is between them",
+                        if server.http.is_empty() { &server.grpc } else { &server.http }
+                    );
+                }
+            }
+            return;
         }
-        if refuses && self.servers.contains_key(&id) {
-            self.refusing.entry(id).or_insert_with(Instant::now);
-        } else if self.refusing.remove(&id).is_some() {
+        if takes == Some(true) {
+            self.reached.insert(id.clone());
+            self.unreached.remove(&id);
+        }
+        if self.refusing.remove(&id).is_some() {
             for name in self.known.keys().cloned().collect::<Vec<_>>() {
                 self.announce(&name);
             }

@@ -12,6 +12,7 @@ use crate::{
         etcd::Access,
         group::Group,
         keys::{Head, Server},
+        presence::Held,
         take::Taken,
     },
     domain::DOMAIN_VERSION,
@@ -21,7 +22,7 @@ use crate::{
     },
 };
 
-/// One whose etcd is not there.
+/// One whose etcd is not there, and that has a lease all the same.
 fn manager() -> Manager {
     let options = Options {
         access: Access { members: vec!["http://127.0.0.1:1".to_owned()], ..Access::default() },
@@ -31,7 +32,8 @@ fn manager() -> Manager {
         compact: false,
         max_bytes: 1 << 20,
     };
-    Manager::new(options, tests::topology(), Arc::<Shown>::default()).expect("sound options")
+    let manager = Manager::new(options, tests::topology(), Arc::<Shown>::default()).expect("sound options");
+    Manager { held: Arc::new(Held::with(1)), ..manager }
 }
 
 fn head(server: &str) -> Head {
@@ -82,6 +84,25 @@ async fn what_another_server_took_meanwhile_is_followed() {
         manager.head("rm-1".to_owned(), &other, (7, 1), 7);
         assert_eq!(of(&manager), Some(true));
     }
+}
+
+#[actix::test]
+async fn a_server_that_is_not_there_leads_nothing_new() {
+    let mut manager = manager();
+    manager.held.let_go();
+    let (reply, mut done) = oneshot::channel();
+    manager.wanted("rm-1".to_owned(), reply);
+    let refused = done.try_recv().expect("an answer").expect_err("refused");
+    assert_eq!(refused.kind, RefusalKind::Closing);
+    assert!(refused.detail.contains("leads nothing at present"), "{refused:?}");
+    assert!(manager.known.is_empty() && manager.beginning.is_empty());
+    // Nor what it cannot read: another process with its id may lead that.
+    manager.connected = Some(tokio::time::Instant::now());
+    manager.known.insert("rm-1".to_owned(), Known::new(head("me"), 7, Role::Broken("bad".to_owned())));
+    let (reply, mut done) = oneshot::channel();
+    manager.wanted("rm-1".to_owned(), reply);
+    assert_eq!(done.try_recv().expect("an answer").expect_err("refused").kind, RefusalKind::Closing);
+    assert!(matches!(manager.known["rm-1"].role, Role::Broken(_)));
 }
 
 #[actix::test]

@@ -71,6 +71,8 @@ impl Manager {
                 self.servers.remove(&id);
                 (self.settled, self.uneven) = (Instant::now(), true);
                 self.refusing.remove(&id);
+                self.reached.remove(&id);
+                self.unreached.remove(&id);
                 self.probing.remove(&id);
                 self.absent.insert(id, Instant::now());
             }

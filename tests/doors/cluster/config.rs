@@ -128,3 +128,29 @@ async fn a_server_without_a_cluster_has_nothing_that_holds_for_all() {
     let (status, told) = server.get("/api/v1/cluster/config").await;
     assert_eq!((status, &told["settings"], &told["config"]), (200, &json!({}), &Value::Null), "{told}");
 }
+
+#[tokio::test]
+async fn what_a_server_cannot_read_it_does_not_replace() {
+    let Some(etcd) = rig::etcd("what_a_server_cannot_read_it_does_not_replace") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = start(&etcd, dir.path(), NEVER);
+    let url = server.url("");
+    let set = |value: &str| {
+        let value = format!("health.checkInterval={value}");
+        common::command(&["cluster", "--server", &url, "config", "set", "--set", &value]).output().expect("runs")
+    };
+    assert!(set("11s").status.success());
+    // As a later release might write it.
+    etcd.ctl(&["put", "/callboard/config", r#"{"settings": ["health.checkInterval", "12s"]}"#]);
+    common::answer("its log", async || server.program.log(), |log| log.contains("configuration-refused")).await;
+    let refused = set("13s");
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success(), "{refused:?}");
+    assert!(why.contains("cannot be read by this one") && why.contains("etcdctl del /callboard/config"), "{why}");
+    // What it knew still holds here.
+    setting(&server, "health.checkInterval", Some("11s")).await;
+    etcd.ctl(&["del", "/callboard/config"]);
+    // It hears of that a little later.
+    common::answer("the command", async || set("14s"), |told| told.status.success()).await;
+    setting(&server, "health.checkInterval", Some("14s")).await;
+}

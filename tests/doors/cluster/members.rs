@@ -181,6 +181,30 @@ async fn users_of_etcd_may_change_while_tokens_tell_of_those_before() {
 }
 
 #[tokio::test]
+async fn a_server_whose_user_may_only_read_says_that_it_is_not_there() {
+    let Some(etcd) = rig::etcd("a_server_whose_user_may_only_read_says_that_it_is_not_there") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let password = dir.path().join("password").display().to_string();
+    fs::write(&password, "secret\n").expect("written");
+    let_board_in(|more| etcdctl(&etcd.url(), more));
+    let may = |what: &str| {
+        let user = ["--user", "root:all-of-it"];
+        let grant = ["role", "grant-permission", "callboard", "--prefix=true", what, "/callboard/"];
+        etcdctl(&etcd.url(), &[&user[..], &grant].concat());
+    };
+    may("read");
+    let data = dir.path().join("data");
+    let options = ["--cluster-user", "board", "--cluster-password-file", &password];
+    let server = start_with(&etcd.url(), &data, NEVER, &options);
+    common::answer("its log", async || server.program.log(), |log| log.contains("cluster-not-there")).await;
+    let register = async || server.send("POST", "/si/v1/rm", &json!({"rmID": "rm-1"})).await;
+    let (status, refused) = register().await;
+    assert!(status == 503 && refused["detail"].to_string().contains("leads nothing at present"), "{refused}");
+    may("readwrite");
+    common::answer("a registration", register, |(status, _)| *status == 200).await;
+}
+
+#[tokio::test]
 async fn three_servers_on_three_members_outlive_one_of_each() {
     if !rig::is_installed("three_servers_on_three_members_outlive_one_of_each") {
         return;

@@ -149,6 +149,23 @@ async fn a_copy_with_the_same_address_waits_until_the_original_is_gone() {
 }
 
 #[tokio::test]
+async fn a_copy_of_a_server_leads_nothing_new() {
+    let Some(etcd) = rig::etcd("a_copy_of_a_server_leads_nothing_new") else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let (one, two) = (dir.path().join("one"), dir.path().join("two"));
+    let original = start(&etcd, &one, NEVER);
+    let copied = std::process::Command::new("cp").arg("-r").args([&one, &two]).status();
+    assert!(copied.expect("cp is there").success());
+    let copy = start(&etcd, &two, NEVER);
+    let (status, refused) = copy.send("POST", "/si/v1/rm", &json!({"rmID": "rm-1"})).await;
+    assert!(status == 503 && refused["detail"].to_string().contains("leads nothing at present"), "{refused}");
+    session(&original).await;
+    ask(&original, &["k1"]).await;
+    let group = original.get("/api/v1/cluster").await.1["resourceManagers"][0].clone();
+    assert_eq!((&group["role"], &group["epoch"]), (&json!("leads"), &json!(1)), "{group}");
+}
+
+#[tokio::test]
 async fn a_server_whose_key_is_gone_says_again_that_it_is_there() {
     let Some(etcd) = rig::etcd("a_server_whose_key_is_gone_says_again_that_it_is_there") else { return };
     let dir = tempfile::tempdir().expect("a directory");

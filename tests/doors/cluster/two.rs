@@ -12,8 +12,10 @@ use tonic::Code;
 use crate::{
     cluster::rig::{
         self, NEVER, allocated, ask, ask_until_taken, follows, leads, run, said_to_follow, sees, session, start,
+        start_with,
     },
     common,
+    shim::server::Server,
 };
 
 /// The address in the trailers.
@@ -281,4 +283,26 @@ async fn a_move_that_etcd_does_not_take_changes_nothing() {
     let asked = async || leader.send("POST", "/api/v1/cluster/move", &order).await.0;
     common::answer("the move", asked, |status| *status == 200).await;
     leads(&other).await;
+}
+
+#[tokio::test]
+async fn servers_that_do_not_reach_each_other_leave_each_other_what_they_lead() {
+    let Some(etcd) = rig::etcd("servers_that_do_not_reach_each_other_leave_each_other_what_they_lead") else { return };
+    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let begin = |data: &tempfile::TempDir, wrong: &str| {
+        start_with(&etcd.url(), data.path(), NEVER, &["--cluster-lease", "2s", "--advertise", wrong])
+    };
+    let (leader, other) = (begin(&one, "http://127.0.0.1:1"), begin(&two, "http://127.0.0.1:2"));
+    session(&leader).await;
+    // By then a process that is gone would have been replaced.
+    common::answer("its log", async || other.program.log(), |log| log.contains("cluster-unreached")).await;
+    let group = async |server: &Server| server.get("/api/v1/cluster").await.1["resourceManagers"][0].clone();
+    let of_other = async || group(&other).await;
+    let of_other = common::answer("the resource manager", of_other, |group| group["role"] == "follows").await;
+    let of_leader = group(&leader).await;
+    assert_eq!((&of_leader["role"], &of_leader["epoch"]), (&json!("leads"), &json!(1)), "{of_leader}");
+    assert_eq!((&of_other["leader"], &of_other["epoch"]), (&of_leader["leader"], &json!(1)), "{of_other}");
+    ask(&leader, &["k1"]).await;
+    // Nobody is sent to an address where nobody answers.
+    assert_eq!(other.get("/si/v1/rm/rm-1").await.0, 503);
 }

@@ -32,7 +32,7 @@ use self::{
     signals::{Signals, wait},
     traces::TraceArgs,
 };
-use actix::{Actor as _, Arbiter};
+use actix::{Actor as _, Addr, Arbiter};
 use actix_web::{dev::ServerHandle, web::ServiceConfig};
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -234,6 +234,18 @@ pub fn run(args: ServeArgs) -> ExitCode {
 }
 
 async fn serve(args: ServeArgs) -> anyhow::Result<()> {
+    let mut open = None;
+    let served = serve_with(args, &mut open).await;
+    // A start that fails, for a port in use for example, lost no event: left open, the stores would say so at the next start, and
+    // a million ids would be passed over.
+    if let Some(topology) = open {
+        close_events(&topology).await;
+    }
+    served
+}
+
+/// See [`serve`]. `open` has what is there as long as its events are not closed.
+async fn serve_with(args: ServeArgs, open: &mut Option<Arc<Topology>>) -> anyhow::Result<()> {
     let options = options::of(&args);
     let http_addr = Door::or_default(args.http, 9080, args.ephemeral);
     let grpc_addr = Door::or_default(args.grpc, 9090, args.ephemeral);
@@ -255,6 +267,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let data = (!args.ephemeral).then_some(args.data.as_path());
     let of_logs = args.cluster.is_on().then(|| event_system(&args, "events-of-logs")).transpose()?;
     let Wiring { topology, journals, metrics } = wire(default_config, (events, of_logs), data, &args.ldap_secrets)?;
+    *open = Some(topology.clone());
     log::follow(&topology);
     // Set once, here.
     let _ = topology.process.options.set(options);
@@ -337,6 +350,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         cause = signals.ends.next() => {
             tracing::info!(cause, "shutting down before everything was read");
             service::stopping();
+            *open = None;
             shut_down(&topology, http_door.map(|(handle, _)| handle), grpc_door).await;
             audit.close();
             return Ok(());
@@ -365,6 +379,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     if let Some(cluster) = &cluster {
         cluster.leave().await;
     }
+    *open = None;
     let closed = shut_down(&topology, http_door.map(|(handle, _)| handle), grpc_door).await;
     if let Some((mark, base, _)) = mark.filter(|_| closed)
         && let Err(error) = mark.close(&base)
@@ -522,9 +537,7 @@ fn default_config(file: Option<&Path>, again: bool) -> anyhow::Result<LoadedConf
 async fn shut_down(topology: &Topology, http: Option<ServerHandle>, grpc: Option<grpc::server::GrpcServer>) -> bool {
     let deadline = Instant::now() + SHUTDOWN;
     topology.close();
-    let events_of_logs = Some(topology.events_of_logs()).filter(|addr| **addr != topology.events);
-    let stores = || [&topology.events].into_iter().chain(events_of_logs);
-    stores().for_each(|events| events.do_send(EndStreams));
+    stores(topology).for_each(|events| events.do_send(EndStreams));
     let http = async {
         if let Some(handle) = http {
             handle.stop(true).await;
@@ -546,7 +559,19 @@ async fn shut_down(topology: &Topology, http: Option<ServerHandle>, grpc: Option
     if !closed {
         tracing::error!(code = "log-not-written", "not all logs are on the disk");
     }
-    for events in stores() {
+    close_events(topology).await;
+    closed
+}
+
+/// The events of this server, and those of the logs of resource managers where they are kept apart.
+fn stores(topology: &Topology) -> impl Iterator<Item = &Addr<EventActor>> {
+    let of_logs = Some(topology.events_of_logs()).filter(|addr| **addr != topology.events);
+    [&topology.events].into_iter().chain(of_logs)
+}
+
+/// Says in the stores of events that nothing is missing at their ends.
+async fn close_events(topology: &Topology) {
+    for events in stores(topology) {
         match tokio::time::timeout(SHUTDOWN, events.send(StopEvents)).await {
             Ok(Ok(Ok(()))) => {}
             Ok(Ok(Err(error))) => tracing::error!(code = "events-not-closed", %error, "the event store is not closed"),
@@ -555,5 +580,4 @@ async fn shut_down(topology: &Topology, http: Option<ServerHandle>, grpc: Option
             }
         }
     }
-    closed
 }

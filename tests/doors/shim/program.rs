@@ -127,6 +127,12 @@ fn what_keeps_it_from_starting_is_one_clear_line() {
         assert!(text.contains(&address) && text.contains("in use") && text.contains(door), "{text}");
         assert_eq!(text.lines().count(), 1, "{text}");
     }
+    // Such a start loses no events, and the next one says nothing of any.
+    let dir = tempfile::tempdir().expect("a directory");
+    let data = dir.path().to_str().expect("a path");
+    assert_eq!(fails(&["serve", "--grpc", "off", "--data", data, "--http", &address]).0, 1);
+    let (status, text) = fails(&["serve", "--grpc", "off", "--data", data, "--http", &address]);
+    assert!(status == 1 && !text.contains("was not closed"), "{text}");
     let (status, text) = fails(&["--http", "nowhere"]);
     assert_eq!(status, 2, "{text}");
     assert!(text.contains("nowhere"), "{text}");

@@ -1,7 +1,8 @@
 //! How the commands that ask a running server reach its `/api/v1`.
 
 use clap::Args;
-use hyper::Method;
+use hyper::{HeaderMap, Method};
+use jiff::{Timestamp, fmt::rfc2822};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -13,6 +14,7 @@ use super::{
     context::ContextArg,
     out, url,
 };
+use crate::http::past::MOMENT;
 
 /// Which server, and which of its partitions.
 #[derive(Args, Clone, Debug)]
@@ -37,6 +39,15 @@ pub struct Error {
     pub text: String,
     /// Status of the answer.
     pub status: Option<u16>,
+}
+
+/// What time it is in an answer: the moment that it shows, where that is the past; else what the server's clock says, from which
+/// that of this machine may differ.
+pub fn now_of(headers: &HeaderMap) -> Timestamp {
+    let text = |name: &str| headers.get(name)?.to_str().ok();
+    let moment = text(MOMENT).and_then(|moment| moment.split_once("time=")?.1.parse().ok());
+    let clock = || rfc2822::parse(text("date")?).ok().map(|zoned| zoned.timestamp());
+    moment.or_else(clock).unwrap_or_else(Timestamp::now)
 }
 
 impl Door {
@@ -85,13 +96,23 @@ impl Door {
     /// # Errors
     /// The server cannot be reached, or its answer is an error, or no JSON.
     pub async fn value_at(&self, path: &str) -> Result<serde_json::Value, Error> {
+        self.value_and_now(path).await.map(|(value, _)| value)
+    }
+
+    /// As [`Door::value_at`], with what time it is in that answer ([`now_of`]).
+    ///
+    /// # Errors
+    /// The server cannot be reached, or its answer is an error, or no JSON.
+    pub async fn value_and_now(&self, path: &str) -> Result<(serde_json::Value, Timestamp), Error> {
         let url = format!("{}{path}", self.server.trim_end_matches('/'));
-        let text = self.send(Method::GET, &url, None).await?.text().await.map_err(|error| self.unreachable(&error))?;
+        let answer = self.send(Method::GET, &url, None).await?;
+        let now = now_of(&answer.headers);
+        let text = answer.text().await.map_err(|error| self.unreachable(&error))?;
         let mut json = serde_json::Deserializer::from_str(&text);
         // The deepest tree of queues, two levels of JSON each, is a little deeper than the reader's own limit.
         json.disable_recursion_limit();
         let broken = |error| Error { text: format!("{} sent what is no JSON: {error}", self.server), status: None };
-        serde_json::Value::deserialize(&mut json).map_err(broken)
+        serde_json::Value::deserialize(&mut json).map(|value| (value, now)).map_err(broken)
     }
 
     fn url(&self, path: &str) -> String {
@@ -132,6 +153,17 @@ fn json_of(body: &impl Serialize) -> Result<Body, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_an_answer_is_that_of_what_it_shows() {
+        let mut headers = HeaderMap::new();
+        headers.insert("date", "Sat, 21 Nov 2026 02:13:05 GMT".parse().unwrap());
+        assert_eq!(now_of(&headers).to_string(), "2026-11-21T02:13:05Z");
+        headers.insert(MOMENT, "index=7; time=2026-11-20T01:00:00.5Z".parse().unwrap());
+        assert_eq!(now_of(&headers).to_string(), "2026-11-20T01:00:00.5Z");
+        let before = Timestamp::now();
+        assert!(now_of(&HeaderMap::new()) >= before);
+    }
 
     #[tokio::test]
     async fn a_server_that_is_not_there_is_named() {

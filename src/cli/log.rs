@@ -105,8 +105,14 @@ pub async fn run(args: &LogArgs) -> anyhow::Result<ExitCode> {
     }
     let aside = base.with_extension("damaged");
     for dir in directories(&aside).with_context(|| format!("--data {}", args.data.display()))? {
-        let found = log::size(&dir).unwrap_or(0);
-        infos.push(Info { bytes: found, ..Info::damaged(&dir, format!("put aside as {}", dir.display())) });
+        // Much of it may be whole: a copy of a data directory is put aside as it is.
+        let mut info = info(&dir).unwrap_or_else(|error| {
+            let bytes = log::size(&dir).unwrap_or(0);
+            Info { bytes, ..Info::damaged(&dir, format!("{error:#}")) }
+        });
+        let aside = format!("put aside as {}", dir.display());
+        info.damage = Some(info.damage.map_or(aside.clone(), |damage| format!("{aside}; {damage}")));
+        infos.push(info);
     }
     let mut out = out::stdout();
     if args.json {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{
     client::http::segment,
     context,
-    door::{Door, Error},
+    door::{Door, Error, now_of},
     human::{age, amounts},
     out::{self, Output},
 };
@@ -138,7 +138,8 @@ pub async fn run(args: &WhyArgs) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// There is no such application, or the server cannot be asked.
 pub async fn explained(door: &Door, application: &str) -> Result<String, Error> {
-    Ok(told(&ask(door, application, None).await?.1, Timestamp::now()))
+    let (_, explained, now) = ask(door, application, None).await?;
+    Ok(told(&explained, now))
 }
 
 impl Explained {
@@ -165,16 +166,17 @@ fn with<'a>(command: &str, options: impl Iterator<Item = &'a (&'a str, String)>)
     options.fold(command.to_owned(), |line, (name, value)| format!("{line} {name} {}", quoted(value)))
 }
 
-/// The answer of the server, as it is and as it is shown.
-async fn ask(door: &Door, application: &str, ask: Option<&String>) -> Result<(String, Explained), Error> {
+/// The answer of the server, as it is and as it is shown, and what time it is in it.
+async fn ask(door: &Door, application: &str, ask: Option<&String>) -> Result<(String, Explained, Timestamp), Error> {
     let query = ask.map_or(String::new(), |ask| format!("&ask={}", segment(ask)));
     let path = format!("application/{}/explain?timeline=true{query}", segment(application));
     let answer = door.get(&path).await?;
+    let now = now_of(&answer.headers);
     let broken = |what: String| Error { text: format!("the server sent what is no explanation: {what}"), status: None };
     let text = answer.text().await.map_err(|error| broken(error.to_string()))?;
     let mut explained: Explained = out::answer(&text).map_err(|error| broken(error.to_string()))?;
     explained.repeat(&context::repeated(door));
-    Ok((text, explained))
+    Ok((text, explained, now))
 }
 
 async fn answer(args: &WhyArgs) -> Result<String, Error> {
@@ -182,10 +184,10 @@ async fn answer(args: &WhyArgs) -> Result<String, Error> {
         let text = "the name of the application is empty (callboard apps lists them)".to_owned();
         return Err(Error { text, status: None });
     }
-    let (text, explained) = ask(&args.door, &args.application, args.ask.as_ref()).await?;
+    let (text, explained, now) = ask(&args.door, &args.application, args.ask.as_ref()).await?;
     Ok(match args.output {
         Output::Json => out::escaped(&text),
-        Output::Text => told(&explained, Timestamp::now()),
+        Output::Text => told(&explained, now),
     })
 }
 

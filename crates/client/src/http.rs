@@ -143,6 +143,11 @@ pub fn segment(text: &str) -> String {
     encoded
 }
 
+/// A name in a path of `/ws/v1`, where one with a slash is escaped twice.
+pub fn named(text: &str) -> String {
+    if text.contains('/') { segment(&segment(text)) } else { segment(text) }
+}
+
 /// The HTTP door of a server.
 #[derive(Clone)]
 pub struct Api {
@@ -278,6 +283,8 @@ mod tests {
     fn path_segments_are_encoded() {
         assert_eq!(segment("[rm-1]default"), "%5Brm-1%5Ddefault");
         assert_eq!(rm_path("a/b c"), "/si/v1/rm/a%2Fb%20c");
+        assert_eq!(named("[rm-1]default"), "%5Brm-1%5Ddefault");
+        assert_eq!(named("a/b"), "a%252Fb");
     }
 
     #[tokio::test]

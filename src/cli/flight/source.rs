@@ -100,7 +100,10 @@ pub fn directory(data: &Path, rm: Option<&str>) -> anyhow::Result<PathBuf> {
     let names: Vec<String> = found.iter().filter_map(|dir| log::title_of(dir)).map(|title| title.rm).collect();
     let named = || format!("the logs there are of: {}", names.join(", "));
     match (rm, &found[..]) {
-        (_, []) => bail!("--data {}: there is no log", data.display()),
+        (_, []) => bail!(
+            "--data {}: there is no log (those of a server with --cluster are in etcd, and no flight can be made of them there)",
+            data.display()
+        ),
         (Some(rm), _) => match names.iter().position(|name| name == rm) {
             Some(place) => Ok(found[place].clone()),
             None => bail!("--rm {rm}: there is no log of it; {}", named()),

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use self::table::{Format, List};
 use super::{
-    client::http::segment,
+    client::http::{named, segment},
     door::{Door, Error},
     out,
     wait::may_come_back,
@@ -189,7 +189,7 @@ impl Wanted {
                 }
                 path
             }
-            Wanted::Queues(_) => format!("/ws/v1/partition/{partition}/queues"),
+            Wanted::Queues(args) => format!("/ws/v1/partition/{}/queues", named(&args.show.door.partition)),
             Wanted::Nodes(_) => format!("/api/v1/partition/{partition}/nodes"),
             Wanted::Rms(_) => "/si/v1/rm".to_owned(),
         }
@@ -287,7 +287,7 @@ impl Wanted {
 
     async fn ask(&self) -> Result<List, Error> {
         let show = self.show();
-        let mut answer = match show.door.value_at(&self.path()).await {
+        let (mut answer, now) = match show.door.value_and_now(&self.path()).await {
             // Of a partition that is not there this door says no more than that; the other one says which there are.
             Err(error) if matches!(self, Wanted::Queues(_)) && error.status == Some(404) => {
                 let root = format!("/api/v1/partition/{}/queue/root", segment(&show.door.partition));
@@ -298,7 +298,7 @@ impl Wanted {
         if matches!(self, Wanted::Status(_)) && !self.means_all() {
             self.narrow(&mut answer);
         }
-        let mut list = self.list(&answer, Timestamp::now());
+        let mut list = self.list(&answer, now);
         if matches!(self, Wanted::Rms(_)) {
             list.note.push_str(&self.led_elsewhere().await);
         }

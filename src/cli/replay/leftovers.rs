@@ -8,7 +8,7 @@ use crate::domain::words::plural;
 use crate::{
     cli::client::{
         Result,
-        http::{Api, segment},
+        http::{Api, named, segment},
     },
     domain::Partition,
 };
@@ -73,7 +73,7 @@ struct Release {
 
 /// Everything that is not empty, in words: applications, queues, nodes, users and groups, unconfirmed releases.
 pub async fn find(api: &Api, partition: &str) -> Result<Vec<String>> {
-    let path = |rest: &str| format!("/ws/v1/partition/{}/{rest}", segment(partition));
+    let path = |rest: &str| format!("/ws/v1/partition/{}/{rest}", named(partition));
     let mut found = Vec::new();
     for app in api.get::<Vec<App>>(&path("applications/active")).await? {
         found.push(format!("application {}", app.id));

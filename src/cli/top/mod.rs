@@ -11,7 +11,6 @@ use std::{
 };
 
 use clap::Args;
-use jiff::Timestamp;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use serde_json::Value;
 use tokio::{
@@ -22,7 +21,7 @@ use tokio::{
 
 use self::model::{Key, Model, Panel, View, Wish};
 use super::{
-    client::http::segment,
+    client::http::{named, segment},
     door::{Door, Error},
     lists::{rows, table::List},
     out, why,
@@ -81,8 +80,7 @@ async fn once(args: &TopArgs) -> Result<(), Error> {
 /// What the server says of a view.
 async fn look(door: &Door, view: View, within: Option<&(View, String)>) -> Result<(String, List), Error> {
     let partition = segment(&door.partition);
-    let now = Timestamp::now();
-    let overview = door.value_at("/api/v1/overview").await?;
+    let (overview, now) = door.value_and_now("/api/v1/overview").await?;
     let list = match view {
         View::Apps => {
             let of = match within {
@@ -93,8 +91,14 @@ async fn look(door: &Door, view: View, within: Option<&(View, String)>) -> Resul
             let path = format!("/api/v1/partition/{partition}/applications?limit={APPLICATIONS}{of}");
             rows::applications(&door.value_at(&path).await?, now)
         }
-        View::Queues => rows::queues(&door.value_at(&format!("/ws/v1/partition/{partition}/queues")).await?),
-        View::Users => model::users(&door.value_at(&format!("/ws/v1/partition/{partition}/usage/users")).await?),
+        View::Queues => {
+            let path = format!("/ws/v1/partition/{}/queues", named(&door.partition));
+            rows::queues(&door.value_at(&path).await?)
+        }
+        View::Users => {
+            let path = format!("/ws/v1/partition/{}/usage/users", named(&door.partition));
+            model::users(&door.value_at(&path).await?)
+        }
         View::Nodes => rows::nodes(&door.value_at(&format!("/api/v1/partition/{partition}/nodes")).await?, now),
     };
     Ok((headline(&overview, &door.partition), list))
@@ -219,9 +223,7 @@ fn ask_panel(door: &Door, name: String, app: bool, sender: &mpsc::UnboundedSende
 
 /// What is on a node.
 async fn node(door: &Door, id: &str) -> Result<String, Error> {
-    // There a slash is escaped twice.
-    let name = if id.contains('/') { segment(&segment(id)) } else { segment(id) };
-    let path = format!("/ws/v1/partition/{}/node/{name}", segment(&door.partition));
+    let path = format!("/ws/v1/partition/{}/node/{}", named(&door.partition), named(id));
     let node = door.value_at(&path).await?;
     let told = |name: &str, key: &str| format!("{name}: {}\n", super::human::amounts(&rows::amount(&node[key])));
     let mut text = format!(

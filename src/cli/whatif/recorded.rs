@@ -4,7 +4,10 @@ use std::path::Path;
 
 use crate::{
     actors::rm::replay::{Mode, Replay},
-    cli::flight::{player, source::Moment},
+    cli::{
+        flight::{player, source::Moment},
+        out,
+    },
     config,
     domain::{
         Partition,
@@ -34,6 +37,9 @@ use crate::{
 /// The flight cannot be read, has no such partition then, or the change cannot be.
 pub fn run(file: &Path, at: Option<Moment>, partition: &str, wanted: &Request) -> Result<WhatIf, String> {
     let flight = Flight::read(file)?;
+    if let Some(damage) = &flight.damage {
+        out::note(format_args!("callboard: the flight ends early, and what follows counts for nothing: {damage}"));
+    }
     flight::check_domain(&flight.title)?;
     let horizon = wanted.horizon().map_err(|problem| problem.detail)?;
     let mut replay = player::beginning(&flight)?.in_mode(Mode::Watch);

@@ -181,6 +181,10 @@ impl Flight {
     pub fn read(path: &Path) -> Result<Flight, String> {
         let named = |why: String| format!("flight {}: {why}", path.display());
         let bytes = fs::read(path).map_err(|error| named(format!("it cannot be read: {error}")))?;
+        let none = || named("it is no flight: callboard flight export makes one".to_owned());
+        if !bytes.starts_with(&frame::MAGIC) {
+            return Err(none());
+        }
         let (title, mut at) = check_title(&bytes, None).map_err(&named)?;
         let about = match frame::whole(&bytes[at..]) {
             Some((head, payload)) if head.kind == ABOUT => {
@@ -188,7 +192,7 @@ impl Flight {
                 let about: About = serde_json::from_slice(payload).map_err(|error| named(error.to_string()))?;
                 about
             }
-            _ => return Err(named("it is no flight: callboard flight export makes one".to_owned())),
+            _ => return Err(none()),
         };
         if about.format > FORMAT {
             let text = format!("it has format {}, and this release reads up to {FORMAT}", about.format);
@@ -404,7 +408,8 @@ mod tests {
         fs::write(&file, &bytes).unwrap();
         let flight = Flight::read(&file).unwrap();
         assert!(flight.len() > 10 && flight.len() < 50 && flight.damage.is_some());
-        for (text, what) in [(&b"x"[..], "title"), (&fs::read(&segments(&log).unwrap()[0].1).unwrap(), "no flight")] {
+        let segment = fs::read(&segments(&log).unwrap()[0].1).unwrap();
+        for (text, what) in [(&b"x"[..], "no flight"), (&whole[..20], "title"), (&segment, "no flight")] {
             fs::write(&file, text).unwrap();
             let refused = Flight::read(&file).unwrap_err();
             assert!(refused.contains(what) && refused.contains("day.flight"), "{refused}");

@@ -315,6 +315,8 @@ async fn planted_damage_and_a_planted_difference_are_found() {
     std::fs::write(&file, bytes).expect("written");
     let (content, checked) = flight(&["check", text(&file)]);
     assert!(!content && checked.contains("damaged at byte"), "{checked}");
+    let (_, told) = whatif(&["--flight", text(&file), "--at", "2", "--node-drain", "n1"]);
+    assert!(told.contains("the flight ends early"), "{told}");
     // And in the state with which a flight begins.
     end(with_data(dir.path())).await;
     assert!(flight(&["export", "--data", text(dir.path()), "--from", "2100-01-01", "-o", text(&file)]).0);
@@ -328,6 +330,30 @@ async fn planted_damage_and_a_planted_difference_are_found() {
     }
     let (content, refused) = flight(&["check", text(&dir.path().join("none"))]);
     assert!(!content && refused.contains("cannot be read"), "{refused}");
+    let other = dir.path().join("notes.txt");
+    std::fs::write(&other, "what I have to do tomorrow").expect("written");
+    let (content, refused) = flight(&["check", text(&other)]);
+    assert!(!content && refused.contains("it is no flight"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_flight_tells_why_a_node_is_drained_and_since_when() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = with_data(dir.path());
+    day(&server).await;
+    let drain = json!({"targets": "n1", "reason": "its fan is loud"});
+    assert_eq!(server.send("POST", "/api/v1/partition/default/resource/drain", &drain).await.0, 200);
+    let nodes = "/api/v1/partition/default/nodes";
+    until(&server, nodes, |all| !all["nodes"][0]["drainedSince"].is_null()).await;
+    let live = server.get(nodes).await.1["nodes"][0].clone();
+    let file = dir.path().join("day.flight");
+    assert!(flight(&["export", "--data", text(dir.path()), "-o", text(&file)]).0);
+    let past = serve(&[text(&file)]);
+    let (then, told) = (read(&past, nodes).await.1["nodes"][0].clone(), json!("by an operator: its fan is loud"));
+    assert_eq!((&then["drained"], &live["drained"]), (&told, &told));
+    // Times of the log have microseconds.
+    let since = |node: &Value| node["drainedSince"].as_str().expect("a time").trim_end_matches('Z').to_owned();
+    assert!(since(&live).starts_with(&since(&then)), "{then} and {live}");
 }
 
 /// No name is in a flight, which is one like any other.

@@ -9,7 +9,8 @@ use super::BoardApi;
 use crate::{
     actors::directory::PartitionEntry,
     domain::{
-        journal::{DrainState, Target},
+        hostlist,
+        journal::{DrainNote, DrainState, Target},
         node::Node,
         resources::ResourceType,
     },
@@ -69,9 +70,12 @@ pub fn list<'a>(view: &'a View, status: Option<&'a Status>, only: Option<&str>) 
     let targets = || status.into_iter().flat_map(|status| &status.targets);
     let by_node: BTreeMap<&str, &Target> =
         targets().filter_map(|target| Some((target.node.as_deref()?, target))).collect();
+    // Where there is no journal, as in a flight and at a server that follows, the log tells what operators said.
+    let notes: BTreeMap<&str, &DrainNote> =
+        view.partition().drain_notes().map(|(host, note)| (&**host, note)).collect();
     let mut nodes: Vec<NodeView> = rows(view)
         .filter(|node| wanted(node.id()))
-        .map(|node| shown(node, &types, by_node.get(&**node.id()).copied()))
+        .map(|node| shown(node, &types, by_node.get(&**node.id()).copied(), &notes))
         .collect();
     let away = targets().filter(|target| !target.online);
     let ids = &view.partition().node_by_id;
@@ -85,7 +89,7 @@ pub fn list<'a>(view: &'a View, status: Option<&'a Status>, only: Option<&str>) 
         used: Vec::new(),
         allocations: 0,
         reserved: false,
-        drained: target.drain.as_ref().map(|drain| why_drained(drain.operator.is_some(), Some(drain))),
+        drained: target.drain.as_ref().map(|drain| why_drained(drain.operator.is_some(), Some(drain), None)),
         drained_since: target.drain.as_ref().map(|drain| time_text(drain.since)),
         torpid: false,
         offline: true,
@@ -93,11 +97,19 @@ pub fn list<'a>(view: &'a View, status: Option<&'a Status>, only: Option<&str>) 
     NodesView { partition: &view.shown, types: types.into_iter().map(Cow::from).collect(), nodes }
 }
 
-fn shown<'a>(node: &'a Node, types: &[&ResourceType], target: Option<&'a Target>) -> NodeView<'a> {
+fn shown<'a>(
+    node: &'a Node,
+    types: &[&ResourceType],
+    target: Option<&'a Target>,
+    notes: &BTreeMap<&str, &DrainNote>,
+) -> NodeView<'a> {
     let taken = node.placed().plus(&node.occupied);
     let percent: BTreeMap<ResourceType, i64> = taken.percent_of(&node.capacity).collect();
     let used = |kind: &&ResourceType| node.capacity.get(kind).map(|_| percent.get(*kind).copied().unwrap_or(0));
     let drain = target.and_then(|target| target.drain.as_ref());
+    let is_noted = drain.is_none() && node.operator_drained && !notes.is_empty();
+    let note = is_noted.then(|| notes.get(&*hostlist::safe_name(&node.spec.host()))).flatten().copied();
+    let since = drain.map(|drain| drain.since).or(note.map(|note| note.since));
     NodeView {
         id: node.id(),
         rank: target.map(|target| target.rank),
@@ -105,20 +117,21 @@ fn shown<'a>(node: &'a Node, types: &[&ResourceType], target: Option<&'a Target>
         used: types.iter().map(used).collect(),
         allocations: node.placements() as usize,
         reserved: !node.reservations.is_empty(),
-        drained: (!node.schedulable()).then(|| why_drained(node.operator_drained, drain)),
-        drained_since: drain.filter(|_| !node.schedulable()).map(|drain| time_text(drain.since)),
+        drained: (!node.schedulable()).then(|| why_drained(node.operator_drained, drain, note)),
+        drained_since: since.filter(|_| !node.schedulable()).map(time_text),
         torpid: target.is_some_and(|target| target.torpid),
         offline: false,
     }
 }
 
-fn why_drained(by_operator: bool, drain: Option<&DrainState>) -> String {
+fn why_drained(by_operator: bool, drain: Option<&DrainState>, note: Option<&DrainNote>) -> String {
     let by = if by_operator { "an operator" } else { "the resource manager" };
     let reason = drain.and_then(|drain| match &drain.operator {
         // The reason of the journal may be that of whoever drained it first.
         Some(own) if by_operator => own.as_ref(),
         _ => drain.reason.as_ref(),
     });
+    let reason = reason.or(note.and_then(|note| note.reason.as_ref()));
     let too = if by_operator && drain.is_some_and(|drain| drain.rm) { " (and by the resource manager)" } else { "" };
     match reason {
         Some(reason) if !reason.is_empty() && !reason.ends_with(by) => format!("by {by}: {reason}{too}"),

@@ -22,16 +22,17 @@ export function detail(context, kind, id, close) {
     body,
   );
   const base = `/partition/${segment(context.partition())}`;
+  const ws = `/ws/v1/partition/${named(context.partition())}`;
   const missing = (error) => {
     if (error instanceof Refused) return null;
     throw error;
   };
   // What each kind is made of; the first has to be there.
   const reads = {
-    app: () => [explained(), get(`/ws/v1${base}/application/${named(id)}`).catch(missing)],
+    app: () => [explained(), get(`${ws}/application/${named(id)}`).catch(missing)],
     // The server decodes the path of a queue twice.
-    queue: () => [get(`/ws/v1${base}/queue/${segment(segment(id))}`), get(`/api/v1${base}/queue/${segment(id)}`)],
-    node: () => [get(`/ws/v1${base}/node/${named(id)}`), get(`/api/v1${base}/nodes?node=${segment(id)}`)],
+    queue: () => [get(`${ws}/queue/${segment(segment(id))}`), get(`/api/v1${base}/queue/${segment(id)}`)],
+    node: () => [get(`${ws}/node/${named(id)}`), get(`/api/v1${base}/nodes?node=${segment(id)}`)],
   };
   const parts = { app: application, queue, node };
   // What would help takes the server a moment to find out: it is asked for that less often than for the rest.

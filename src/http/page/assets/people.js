@@ -1,6 +1,6 @@
 // Users and groups: what they use in which queue, and their limits there.
 
-import { get, segment } from "./api.js";
+import { get, named } from "./api.js";
 import { bar, el, noun, number, order, plural } from "./format.js";
 import { table } from "./table.js";
 
@@ -46,7 +46,7 @@ export function people(context) {
   }
 
   async function refresh() {
-    const base = `/ws/v1/partition/${segment(context.partition())}/usage`;
+    const base = `/ws/v1/partition/${named(context.partition())}/usage`;
     const [users, groups] = await Promise.all([get(`${base}/users`), get(`${base}/groups`)]);
     const found = [];
     for (const user of users) flatten("user", user.userName, user.queues, found);

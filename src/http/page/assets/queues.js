@@ -1,6 +1,6 @@
 // The queue tree: what is used, guaranteed, at most allowed and pending.
 
-import { get, segment } from "./api.js";
+import { get, named } from "./api.js";
 import { bar, el, noun, number, order, plural, state } from "./format.js";
 import { table } from "./table.js";
 
@@ -94,7 +94,7 @@ export function queues(context) {
   }
 
   async function refresh() {
-    tree = await get(`/ws/v1/partition/${segment(context.partition())}/queues`);
+    tree = await get(`/ws/v1/partition/${named(context.partition())}/queues`);
     byPath = new Map();
     const found = new Set();
     walk(tree, (row) => {

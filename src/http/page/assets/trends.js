@@ -1,7 +1,7 @@
 // Charts of what a partition, queue, user, group or node used, had pending, was guaranteed and might use at most, and of what
 // asks waited for.
 
-import { Refused, get, lines, segment } from "./api.js";
+import { Refused, get, lines, named, segment } from "./api.js";
 import { amount, clock, el, isBytes, noun, number, order } from "./format.js";
 import { fill } from "./patch.js";
 
@@ -191,7 +191,7 @@ export function trends(context) {
 
   /** Names to choose from. */
   async function offer(kind) {
-    const ws = `/ws/v1${base()}`;
+    const ws = `/ws/v1/partition/${named(context.partition())}`;
     const walk = (row) => [row.queuename, ...(row.children || []).flatMap(walk)];
     const found = {
       queue: async () => walk(await get(`${ws}/queues`)),

@@ -246,11 +246,15 @@ async fn post(
     let reason = (!reason.is_empty()).then(|| reason.join(" "));
     let request = Request { targets: targets.to_owned(), reason, overwrite, deadline };
     let answer = door.post(path, &request).await.map_err(|mut error| {
-        if error.status == Some(409) && overwrite.is_none() {
-            let hint = match path.ends_with("undrain") {
-                true => "--force leaves those alone that are not drained",
-                false => "--update leaves them as they are and drains (or waits for) the rest, --force replaces the reason that there is",
-            };
+        // No option solves another conflict, as of a server that shows the past, or a target that may be two.
+        let hint = match path.ends_with("undrain") {
+            true if error.text.ends_with(" not drained") => "--force leaves those alone that are not drained",
+            false if error.text.contains(" already drained") => {
+                "--update leaves them as they are and drains (or waits for) the rest, --force replaces the reason that there is"
+            }
+            _ => return error,
+        };
+        if overwrite.is_none() {
             error.text = format!("{}; {hint}", error.text);
         }
         error

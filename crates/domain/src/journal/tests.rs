@@ -239,6 +239,19 @@ fn several_nodes_may_share_a_host() {
 }
 
 #[test]
+fn a_rank_that_a_node_left_does_not_keep_its_host_drained() {
+    let mut script = Script::new("");
+    script.begin();
+    script.register_as("a", "x", true);
+    script.register_as("b", "x", true);
+    script.wait(100);
+    script.remove("b");
+    script.wait(100);
+    assert_eq!(script.drain("0", "ram", None)[0], "drain 0 x <ram> 0");
+    assert_eq!(script.undrain("x", false)[0], "undrain 0 x");
+}
+
+#[test]
 fn a_node_id_stands_for_its_rank_where_no_host_is_called_so() {
     let mut script = Script::new("");
     script.begin();

@@ -26,6 +26,7 @@ use crate::{
         words::{either, plural},
     },
     http::ws_v1::json,
+    messages::rm::Halt,
 };
 
 /// A place in one of the orders that decide who is next.
@@ -133,7 +134,7 @@ pub struct AdviceView {
 #[schemars(rename = "Remedy")]
 #[serde(rename_all = "camelCase")]
 pub struct RemedyView {
-    /// One of a fixed set: `wait`, `connect`, `queueMax`, `queueApplications`, `limit`, `limitApplications`, `preemption`, `undrain`, `resume`, `free`,
+    /// One of a fixed set: `wait`, `connect`, `record`, `queueMax`, `queueApplications`, `limit`, `limitApplications`, `preemption`, `undrain`, `resume`, `free`,
     /// `smaller`, `members`, `queue`, `registerNode`, `addNodes`.
     pub kind: String,
     /// What to do, in a sentence.
@@ -201,8 +202,8 @@ pub struct Source<'a> {
     pub config: &'a LoadedConfig,
     /// The time of it.
     pub now: Nanos,
-    /// The resource manager is away, so that nothing new is placed.
-    pub halted: bool,
+    /// Why nothing new is placed at all.
+    pub halt: Option<&'a Halt>,
 }
 
 impl Source<'_> {
@@ -309,11 +310,18 @@ impl Source<'_> {
             // Those are views of their own.
             Change::Edit(edit) => self.edit(edit, std::slice::from_ref(edit)),
             Change::Named { edit, all } => self.named(edit, all),
-            Change::Wait if self.halted => {
-                let text = "Let the resource manager open its stream again, or the one on which it can be asked: see whether \
-                            it runs and reaches the server. Nothing else has to be changed.";
-                of("connect", "resourceManager", text.to_owned())
-            }
+            Change::Wait if self.halt.is_some() => match self.halt {
+                Some(Halt::Log(why)) => of(
+                    "record",
+                    "operator",
+                    format!("See to it that its log can be added to: {why}. Nothing else has to be changed."),
+                ),
+                _ => {
+                    let text = "Let the resource manager open its stream again, or the one on which it can be asked: see whether \
+                                it runs and reaches the server. Nothing else has to be changed.";
+                    of("connect", "resourceManager", text.to_owned())
+                }
+            },
             Change::Wait if remedy.after == Nanos::ZERO => {
                 let text = format!(
                     "Nothing has to be changed: it is placed when its turn comes, as soon as the resource manager has answered \
@@ -545,12 +553,15 @@ mod tests {
     const QUEUES: &str = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: q}]}]}]";
 
     fn view(change: Change) -> RemedyView {
+        view_while(change, None)
+    }
+
+    fn view_while(change: Change, halt: Option<&Halt>) -> RemedyView {
         let config = config::load(QUEUES).expect("valid");
         let conf = config.partitions[0].clone();
         let partition = Partition::new("rm".into(), "[rm]default".into(), conf, Nanos::ZERO, &mut Vec::new());
         let remedy = Remedy { change, size: 0.5, after: Nanos::ZERO, before: 0, preempts: 0 };
-        let source =
-            Source { partition: &partition, shown: "default", config: &config, now: Nanos::ZERO, halted: false };
+        let source = Source { partition: &partition, shown: "default", config: &config, now: Nanos::ZERO, halt };
         source.remedy(&remedy)
     }
 
@@ -580,6 +591,19 @@ mod tests {
         let some = undrain(&["n1", "n3"], &["n2", "n3"], 0);
         assert_eq!(some.nodes, ["n1", "n2", "n3"]);
         assert!(some.text.contains("drained 2 of them, and has to make them"), "{}", some.text);
+    }
+
+    #[test]
+    fn what_waits_for_a_log_is_no_matter_of_the_resource_manager() {
+        let told = |halt: &Halt| {
+            let view = view_while(Change::Wait, Some(halt));
+            (view.kind, view.who, view.text)
+        };
+        let (kind, who, text) = told(&Halt::Log("its bound is reached".into()));
+        assert_eq!((&*kind, &*who), ("record", "operator"));
+        assert!(text.contains("added to: its bound is reached."), "{text}");
+        let (kind, who, _) = told(&Halt::Away);
+        assert_eq!((&*kind, &*who), ("connect", "resourceManager"));
     }
 
     #[test]

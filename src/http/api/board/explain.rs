@@ -356,7 +356,7 @@ fn told(
     let groups = &waiting[..waiting.len().min(ADVISED)];
     let advice: Vec<Advice> =
         groups.iter().map(|waiting| partition.remedies(app, waiting, at, &edit, bounds)).collect();
-    let source = Source { partition, shown: &view.shown, config, now: at, halted: wanted.halt.is_some() };
+    let source = Source { partition, shown: &view.shown, config, now: at, halt: wanted.halt.as_ref() };
     let of_group = |(waiting, advice): (&Waiting, Advice)| {
         let when = when(view, app, (waiting, &advice), wanted, at);
         (source.advice(advice), when)
@@ -381,7 +381,7 @@ fn resume(view: &View, app: &App, wanted: &Wanted<'_>, at: Nanos) -> Option<Advi
     let (partition, config) = (view.partition(), wanted.config?);
     let remedy = partition.resumed_for(app, at)?;
     let advice = Advice { remedies: vec![remedy], tried: 1, complete: true, ..Advice::default() };
-    Some(Source { partition, shown: &view.shown, config, now: at, halted: wanted.halt.is_some() }.advice(advice))
+    Some(Source { partition, shown: &view.shown, config, now: at, halt: wanted.halt.as_ref() }.advice(advice))
 }
 
 /// Placeholders of a task group that are placed.

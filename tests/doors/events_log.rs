@@ -204,6 +204,12 @@ async fn filters() {
     assert_eq!(ids(&door.all("?since=1970-01-01T00:00:00.00000018Z").await), "180-199");
     assert_eq!(door.all("?since=1h").await, [r#"{"next":200}"#]);
     assert_eq!(door.all("?object=nothing").await, [r#"{"next":200}"#], "the next id shows how far it was looked");
+    let (status, problem) = door.refused("?object=").await;
+    assert_eq!(
+        (status, &problem["field"]),
+        (400, &json!("object")),
+        "every event without a second object would have it"
+    );
     door.end().await;
 }
 

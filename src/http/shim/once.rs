@@ -31,7 +31,12 @@ pub const KEY: &str = "idempotency-key";
 
 /// A header; `None` where it is not there.
 fn text<'a>(request: &'a HttpRequest, name: &str) -> Result<Option<&'a str>, Problem> {
-    match request.headers().get(name).map(HeaderValue::to_str) {
+    let mut given = request.headers().get_all(name);
+    let first = given.next();
+    if given.any(|other| Some(other) != first) {
+        return Err(Problem::field(name, format!("{name} is given twice: give it once")));
+    }
+    match first.map(HeaderValue::to_str) {
         None => Ok(None),
         Some(Ok(text)) => Ok(Some(text.trim())),
         Some(Err(_)) => Err(Problem::field(name, format!("{name} is not a text of visible ASCII characters"))),

@@ -73,6 +73,7 @@ async fn numbered_requests_are_taken_once_and_in_order() {
         (&[("X-Callboard-Seq", "3"), ("X-Callboard-Epoch", "9")], 409, "epoch 9 is not that of resource manager"),
         (&[("X-Callboard-Seq", "3"), ("Idempotency-Key", "k")], 400, "two ways to say the same"),
         (&[("Idempotency-Key", "")], 400, "has 0 bytes"),
+        (&[("Idempotency-Key", "k"), ("Idempotency-Key", "l")], 400, "idempotency-key is given twice"),
     ] {
         let (given, _, text) = told(send(&server, "POST", "nodes", headers, &node("n3")).await).await;
         assert!(given == status && text.contains(wanted), "{headers:?}: {given} {text}");

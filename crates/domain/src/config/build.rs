@@ -4,13 +4,13 @@ use std::{collections::BTreeMap, iter, sync::Arc};
 
 use super::{
     faults::Faults,
-    written::{Filter, Limit, Partition, Quantities, Queue, Rule, Template, Text},
+    written::{Filter, Limit, Partition, Quantities, Queue, Rule, Scheduler, Template, Text},
     yaml::At,
 };
 use crate::{
     acl::Acl,
     conf::{LimitConf, NodeSort, NodeSortPolicy, PartitionConf, QueueConf, Resolver, TemplateConf},
-    names::{is_group_name, is_user_name},
+    names::{is_group_name, is_rule_name, is_user_name},
     placement::{FilterSpec, RuleConf, RuleSpec, is_expression},
     quantity,
     resources::{Resource, ResourceType},
@@ -67,19 +67,35 @@ fn rules(rules: &[Rule], faults: &mut Faults, warnings: &mut Faults) -> Vec<Rule
         names_of_nobody("groups", &rule.filter.groups, is_group_name, warnings);
     }
     let built = rules.iter().filter_map(|rule| {
-        let built = RuleConf::build(&spec(rule));
+        let built = RuleConf::build(&spec(rule, filter));
         built.map_err(|text| faults.add(rule.at, "CFG-098", text, "")).ok()
     });
     let built: Vec<_> = built.collect();
     if built.len() == rules.len() { built } else { Vec::new() }
 }
 
-fn spec(rule: &Rule) -> RuleSpec {
+/// Rules that cannot be made, whatever their filters (CFG-098), of a configuration that has other faults, too. What is no
+/// name of a rule is told as that (CFG-075).
+pub fn rule_faults(scheduler: &Scheduler) -> Faults {
+    let mut faults = Faults::default();
+    for rule in scheduler.partitions.iter().flatten().flat_map(|partition| &partition.rules) {
+        let mut chain = iter::successors(Some(rule), |rule| rule.parent.as_deref());
+        if chain.all(|rule| is_rule_name(&rule.name.value))
+            // Filters were looked at (CFG-077).
+            && let Err(text) = RuleConf::build(&spec(rule, |_| FilterSpec::default()))
+        {
+            faults.add(rule.at, "CFG-098", text, "");
+        }
+    }
+    faults
+}
+
+fn spec(rule: &Rule, filter: fn(&Filter) -> FilterSpec) -> RuleSpec {
     RuleSpec {
         name: rule.name.value.clone(),
         create: rule.create,
         filter: filter(&rule.filter),
-        parent: rule.parent.as_deref().map(|parent| Box::new(spec(parent))),
+        parent: rule.parent.as_deref().map(|parent| Box::new(spec(parent, filter))),
         value: rule.value.value.clone(),
     }
 }

@@ -98,7 +98,10 @@ impl Settings {
                     flush_interval: read.duration("event.store.flushInterval"),
                 },
             },
-            health_check_interval: Some(time("health.checkInterval")).filter(|interval| *interval > Duration::ZERO),
+            // A check looks at every book.
+            health_check_interval: Some(time("health.checkInterval"))
+                .filter(|interval| *interval > Duration::ZERO)
+                .map(|interval| interval.max(Duration::from_millis(100))),
             log: LogLevels::read(map),
             rm: RmSettings {
                 grace_period: time("rm.gracePeriod"),
@@ -391,6 +394,7 @@ mod tests {
         for off in ["0", "0s", "-1s"] {
             assert_eq!(read(&[("health.checkInterval", off)]).health_check_interval, None);
         }
+        assert_eq!(read(&[("health.checkInterval", "1ns")]).health_check_interval, Some(Duration::from_millis(100)));
     }
 
     #[test]

@@ -120,6 +120,10 @@ pub fn load(text: &str) -> Result<LoadedConfig, Refused> {
     validate::normalise_and_check(&mut scheduler.0, &mut faults);
     let mut all = scheduler.1;
     all.append(faults);
+    if all.count() > 0 {
+        // Nothing is built then, and rules that could not be are told with the rest.
+        all.append(build::rule_faults(&scheduler.0));
+    }
     all.refusal()?;
     let scheduler = scheduler.0;
     let (mut rule_faults, mut warnings) = (Faults::default(), Faults::default());

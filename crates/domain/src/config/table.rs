@@ -145,7 +145,7 @@ pub static TABLE: &[Setting] = &[
         "health.checkInterval",
         Form::Duration(Nanos(i64::MIN), Nanos(i64::MAX)),
         "30s",
-        "Time between two health checks; 0 or less: none after that at the start",
+        "Time between two health checks, less than 100ms counts as that; 0 or less: none after that at the start",
     ),
     as_started(
         "http.maxBodyBytes",

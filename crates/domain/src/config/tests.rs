@@ -420,6 +420,14 @@ fn what_nobody_knows_is_told() {
 }
 
 #[test]
+fn rules_that_cannot_be_made_are_told_with_the_other_faults() {
+    // CFG-098
+    let text = "partitions:\n- placementrules: [{name: nosuch}, {name: tag}]\n  queues: [{name: b b}]\n";
+    let told: Vec<_> = load(text).unwrap_err().faults.iter().map(|fault| (fault.line, fault.rule)).collect();
+    assert_eq!(told, [(3, "CFG-020"), (2, "CFG-098"), (2, "CFG-098")]);
+}
+
+#[test]
 fn checksums() {
     // CFG-080, CFG-081, CFG-093
     let plain = load("partitions: []\n").unwrap().checksum;

@@ -125,6 +125,10 @@ impl Wanted {
             Wanted { last: Some(_), follow: true, .. } => {
                 no("last", "last does not follow: read on with from and the next that the last line names")
             }
+            // Every event without a second object would have it.
+            Wanted { filter: Filter { object: Some(object), .. }, .. } if object.is_empty() => {
+                no("object", "object is empty: name one, or leave it out for all")
+            }
             Wanted { last: None, before: Some(_), .. } => no("before", "before needs last, such as last=200"),
             Wanted { filter: Filter { since: Some(since), until: Some(until), .. }, .. } if since > until => {
                 no("since", &format!("since {} is later than until {}", time_text(*since), time_text(*until)))

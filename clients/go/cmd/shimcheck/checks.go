@@ -303,6 +303,8 @@ func cuts(t *trial) string {
 		t.tls = t.tls.Clone()
 		t.tls.ServerName = host
 	}
+	// Before the way to the server is closed: it unregisters over it.
+	defer t.cleanUp()
 	t.register(listener.Addr().String(), record.Unconstrained)
 	t.addNodes(1, 1<<40)
 	t.submit("app", "root.a", 0)

@@ -75,6 +75,7 @@ func (t *trial) cleanUp() {
 	defer cancel()
 	_ = t.client.Unregister(ctx)
 	t.client.Stop()
+	t.client = nil
 }
 
 // until waits for a fact.

@@ -148,6 +148,10 @@ impl Issuer {
         // A claim may have dots in its own name, as those have that are named by a URI.
         let within = |claim: &str| claim.split('.').try_fold(claims, |value, name| value.get(name));
         let of = |claim: &str| claims.get(claim).or_else(|| within(claim));
+        // The library also takes a list that names it among others.
+        if claims["iss"] != *self.terms.issuer {
+            return Err(format!("iss is {}", claims["iss"]));
+        }
         let subject = claims["sub"].as_str().filter(|subject| !subject.is_empty()).ok_or("it has no sub")?;
         let expires = claims["exp"].as_f64().ok_or("exp is no number")?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
@@ -304,6 +308,10 @@ mod tests {
             ("critical", signer.token(&json!({"alg": "ES256", "kid": "one", "crit": ["b64"]}), &claims(json!({})))),
             ("not yet", signer.token(&header, &claims(json!({"nbf": 3_900_000_000_u64})))),
             ("another issuer", signer.token(&header, &claims(json!({"iss": "https://evil.example"})))),
+            (
+                "several issuers",
+                signer.token(&header, &claims(json!({"iss": ["https://evil.example", "https://id.example"]}))),
+            ),
             ("another audience", signer.token(&header, &claims(json!({"aud": "other"})))),
             ("no role", signer.token(&header, &claims(json!({"realm_access": {"roles": ["more"]}})))),
             ("an operator of some resource managers", signer.token(&header, &claims(json!({"rms": ["rm-1"]})))),

@@ -102,7 +102,13 @@ impl Grant {
         let role: Role = role.parse()?;
         let proof: Proof = words.next().unwrap_or_default().parse()?;
         let mut grant = Grant { role, proof, name: "unnamed".into(), rms: None, configures: false };
+        let mut said = Vec::new();
         for word in words {
+            let key = word.split_once('=').map_or(word, |(key, _)| key);
+            if said.contains(&key) {
+                return Err(format!("{key} is there twice: say it once, rms=ID,ID with all resource managers"));
+            }
+            said.push(key);
             match word.split_once('=') {
                 Some(("name", name)) if !name.is_empty() => grant.name = decoded(name)?.into(),
                 Some(("rms", rms)) if !rms.is_empty() => {
@@ -257,6 +263,8 @@ mod tests {
         assert!(fault(&format!("viewer {HEX}0")).contains("64 hexadecimal digits"));
         assert!(fault(&format!("viewer {HEX} rm=a")).contains("\"rm=a\" is none of"));
         assert!(fault(&format!("viewer {HEX} name=")).contains("\"name=\" is none of"));
+        assert!(fault(&format!("viewer {HEX} name=a name=b")).contains("name is there twice"));
+        assert!(fault(&format!("shim {HEX} rms=a rms=b")).contains("rms is there twice"));
         assert!(fault(&format!("viewer {HEX} name=%zz")).contains("two hexadecimal digits"));
         assert!(fault(&format!("viewer {HEX} name=a#b")).contains("# is written as %23"));
         assert!(!fault(&format!("viewer {HEX} x")).contains("ba78"));

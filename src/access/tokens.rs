@@ -272,7 +272,9 @@ mod tests {
     #[test]
     fn who_is_added_removed_or_changed_is_told() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let named = |role, token: &str, name: &str| line(role, token).replace('\n', &format!(" name={name}\n"));
+        let named = |role, token: &str, name: &str| {
+            line(role, token).replace(&format!("name={token}\n"), &format!("name={name}\n"))
+        };
         fs::write(file.path(), named(Role::Viewer, "1", "alice") + &named(Role::Shim, "2", "k8s")).unwrap();
         let tokens = Tokens::open(file.path()).unwrap();
         assert_eq!(tokens.reload().unwrap(), "nobody is added, removed or changed");

@@ -33,7 +33,7 @@ impl Watched {
 
     /// Calls `changed` whenever one of the files has changed, for ever. A file that is gone has not: there is nothing to
     /// read.
-    pub async fn follow(mut self, mut changed: impl FnMut()) {
+    pub async fn follow(mut self, mut changed: impl AsyncFnMut()) {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -46,7 +46,7 @@ impl Watched {
                 }
             }
             if news {
-                changed();
+                changed().await;
             }
         }
     }

@@ -12,7 +12,7 @@ static SECRET: LazyLock<Regex> = LazyLock::new(|| {
         r#"(?ix)
         (?<word> \b (?: bearer | basic ) \ +
           | sha256:
-          | (?: passw(?: or )?d | passphrase | secret | token | [_-]key | apikey ) \\*["']? [\ \t]* [:=]+ >? [\ \t]*
+          | (?: passw(?: or )?d | pwd | passphrase | secret | token | [_-]key | apikey ) \\*["']? [\ \t]* [:=]+ >? [\ \t]*
           | password \ + )
         (?<value> \\+ " (?: [^"\\\n] | \\{3,} " | \\ [^"\n] )+ \\* "?
           | " (?: [^"\\\n] | \\ . )+ "?
@@ -81,6 +81,7 @@ mod tests {
                 "GET /x?token=(secret) api-key:(secret) password:\t(secret) x",
             ),
             ("password=a,PW password=x;PW", "password=(secret) password=(secret)"),
+            ("Server=h;Uid=u;Pwd=PW pwd: PW x", "Server=h;Uid=u;Pwd=(secret) pwd: (secret) x"),
             ("with eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.c2ln, x", "with (secret), x"),
             ("-----BEGIN PRIVATE KEY-----\nMII\n-----END PRIVATE KEY-----\nx", "(secret)\nx"),
             ("-----BEGIN PRIVATE KEY-----\nMII, cut off", "(secret)"),

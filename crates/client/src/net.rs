@@ -392,9 +392,20 @@ impl Answer {
     ///
     /// # Errors
     /// The connection broke.
-    pub async fn text(mut self) -> Result<String, Failed> {
+    pub async fn text(self) -> Result<String, Failed> {
+        self.text_up_to(usize::MAX).await
+    }
+
+    /// The same of somebody who is not trusted with so much memory: `most` bytes at most.
+    ///
+    /// # Errors
+    /// The connection broke, or there is more.
+    pub async fn text_up_to(mut self, most: usize) -> Result<String, Failed> {
         let mut text = Vec::new();
         while let Some(chunk) = self.chunk().await? {
+            if chunk.len() > most - text.len() {
+                return Err(Failed { text: format!("the answer has more than {most} bytes"), was_there: true });
+            }
             text.extend_from_slice(&chunk);
         }
         Ok(String::from_utf8_lossy(&text).into_owned())

@@ -5,6 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 use anyhow::{anyhow, bail};
 use clap::Args;
 use rustls::ServerConfig;
+use tokio::task::spawn_blocking;
 
 use super::oidc::{Followed, OidcArgs};
 use crate::{
@@ -199,10 +200,17 @@ impl Access {
     pub async fn follow(self, audit: Arc<Audit>) {
         let [tokens, certificate, clients] = self.watched.clone();
         tokio::join!(
-            tokens.follow(|| note(&audit, ("file", "--tokens"), self.reload_tokens())),
-            certificate.follow(|| note(&audit, ("file", "--tls-cert"), self.reload_certificate())),
-            clients.follow(|| note(&audit, ("file", "--tls-client-ca"), self.reload_clients()))
+            tokens.follow(async || self.read_again(&audit, "--tokens", Access::reload_tokens).await),
+            certificate.follow(async || self.read_again(&audit, "--tls-cert", Access::reload_certificate).await),
+            clients.follow(async || self.read_again(&audit, "--tls-client-ca", Access::reload_clients).await)
         );
+    }
+
+    /// Beside everything else: a file may hang, as a pipe does, or one of a file system that does not answer.
+    async fn read_again(&self, audit: &Audit, option: &str, reload: fn(&Access) -> Option<Read>) {
+        let access = self.clone();
+        let read = spawn_blocking(move || reload(&access)).await.unwrap_or_else(|error| Some(Err(error.to_string())));
+        note(audit, ("file", option), read);
     }
 }
 
@@ -227,6 +235,8 @@ pub fn note(audit: &Audit, (door, who): (&str, &str), read: impl IntoIterator<It
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, process::Command, time::Duration};
+
     use super::*;
 
     fn open(args: &AccessArgs, addr: &str) -> Result<Access, String> {
@@ -249,6 +259,21 @@ mod tests {
         assert!(!lets_in(&access));
         access.answer_to("http://callboard2:9080");
         assert!(lets_in(&access));
+    }
+
+    #[tokio::test]
+    async fn a_file_that_hangs_holds_up_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tokens");
+        fs::write(&file, "").unwrap();
+        let args = AccessArgs { tokens: Some(file.clone()), ..AccessArgs::default() };
+        let access = open(&args, "127.0.0.1:0").unwrap();
+        fs::remove_file(&file).unwrap();
+        assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+        let follows = tokio::time::timeout(Duration::from_secs(2), access.follow(Arc::default()));
+        assert!(follows.await.is_err(), "the runtime goes on");
+        // Its reader is let go.
+        drop(fs::OpenOptions::new().write(true).open(&file));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The keys of an issuer of tokens: found by OpenID Connect Discovery, and asked for again every few minutes, and when a token
 //! comes whose key is not known.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -57,6 +57,8 @@ const EVERY: Duration = Duration::from_secs(300);
 const AGAIN: Duration = Duration::from_secs(10);
 /// The issuer has to answer by then.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// What it says may be so long, in bytes.
+const LONGEST: usize = 1 << 20;
 /// So often the log says that it still does not answer.
 const REMINDER: Duration = Duration::from_secs(600);
 /// The doors wait for its first answer for so long.
@@ -84,11 +86,24 @@ impl Followed {
     pub fn open(args: &OidcArgs) -> anyhow::Result<Option<Followed>> {
         let Some(issuer) = &args.oidc_issuer else { return Ok(None) };
         check(issuer).context("--oidc-issuer")?;
+        // The path of its configuration is put behind it (OpenID Connect Discovery, 3).
+        if issuer.contains(['?', '#']) {
+            bail!("--oidc-issuer: \"{}\" has a query or a fragment, as no issuer has", without_user(issuer));
+        }
+        if args.oidc_audience.as_deref().is_none_or(str::is_empty) {
+            bail!("--oidc-audience is empty: name what `aud` of the tokens has");
+        }
+        let mut roles = BTreeMap::new();
+        for (value, role) in &args.oidc_role {
+            if roles.insert(value.clone(), *role).is_some_and(|other| other != *role) {
+                bail!("--oidc-role gives \"{value}\" two roles: give it one");
+            }
+        }
         let terms = Terms {
             issuer: issuer.clone(),
             audience: args.oidc_audience.clone().unwrap_or_default(),
             claim: args.oidc_claim.clone(),
-            roles: args.oidc_role.iter().cloned().collect(),
+            roles,
             rms: args.oidc_rms_claim.clone(),
         };
         let trust = Trust { ca: args.oidc_ca.clone(), ..Trust::default() };
@@ -162,7 +177,7 @@ impl Followed {
         if !answer.status.is_success() {
             bail!("{} answers {}", named(), answer.status);
         }
-        timeout(PATIENCE, answer.text()).await.with_context(named)?.with_context(named)
+        timeout(PATIENCE, answer.text_up_to(LONGEST)).await.with_context(named)?.with_context(named)
     }
 }
 
@@ -216,5 +231,24 @@ mod tests {
         }
         assert_eq!(role("a=b=operator"), Ok(("a=b".to_owned(), Role::Operator)));
         assert!(role("operator").is_err() && role("=operator").is_err() && role("a=king").is_err());
+    }
+
+    #[test]
+    fn options_that_mean_nothing_or_two_things_are_refused() {
+        let args = |issuer: &str, audience: &str, roles: &[(&str, Role)]| OidcArgs {
+            oidc_issuer: Some(issuer.to_owned()),
+            oidc_audience: Some(audience.to_owned()),
+            oidc_role: roles.iter().map(|(value, role)| ((*value).to_owned(), *role)).collect(),
+            ..OidcArgs::default()
+        };
+        let fault = |args: OidcArgs| format!("{:#}", Followed::open(&args).unwrap_err());
+        let one = [("a", Role::Viewer)];
+        assert!(Followed::open(&args("https://id.example", "board", &one)).unwrap().is_some());
+        for issuer in ["https://id.example?x=1", "https://id.example/a#b"] {
+            assert!(fault(args(issuer, "board", &one)).contains("has a query or a fragment"), "{issuer}");
+        }
+        assert!(fault(args("https://id.example", "", &one)).contains("--oidc-audience is empty"));
+        let two = [("a", Role::Operator), ("a", Role::Viewer)];
+        assert!(fault(args("https://id.example", "board", &two)).contains("\"a\" two roles"));
     }
 }

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use super::extra::LogLevel;
-use crate::{duration, settings::unsigned, types::Nanos};
+use crate::{duration, names::is_queue_name, settings::unsigned, types::Nanos};
 
 type Map = BTreeMap<String, String>;
 
@@ -518,7 +518,7 @@ fn bytes(text: &str) -> Option<u64> {
 }
 
 fn are_queues(text: &str) -> bool {
-    let path = |path: &str| path.split('.').next() == Some("root") && path.split('.').all(|part| !part.is_empty());
+    let path = |path: &str| path.split('.').next() == Some("root") && path.split('.').all(is_queue_name);
     text == "all" || text.split(',').all(|pattern| path(pattern.trim().strip_suffix(".*").unwrap_or(pattern.trim())))
 }
 
@@ -580,7 +580,11 @@ mod tests {
         );
         let queues = |text: &str| find("metrics.queues").expect("a row").read(text).is_ok();
         assert!(["all", "root", "root.*", "root.a, root.b.*"].iter().all(|text| queues(text)));
-        assert!(["", "a", "root.", "root..a", "root.a,", "*", "all,root"].iter().all(|text| !queues(text)));
+        assert!(
+            ["", "a", "root.", "root..a", "root.a,", "*", "root.a*", "root.*.b", "root.a b", "all,root"]
+                .iter()
+                .all(|text| !queues(text))
+        );
         assert_eq!((reader.flag("rm.reservations"), reader.flag("event.trackingEnabled")), (None, Some(true)));
     }
 

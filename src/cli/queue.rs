@@ -1,6 +1,7 @@
 //! `callboard queue`: stop, drain and resume queues, and show whom one refused.
 
 use std::{
+    collections::BTreeSet,
     fmt::Display,
     io::{self, Write},
     process::ExitCode,
@@ -142,8 +143,9 @@ async fn give(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> u8 {
-    let mut status = 0;
-    for path in &order.paths {
+    let (mut status, mut told) = (0, BTreeSet::new());
+    // One that is named twice is told once; capitals do not count.
+    for path in order.paths.iter().filter(|path| told.insert(path.to_lowercase())) {
         match give_one(door, what, path, order).await {
             Ok(Ordered { state, why: Some(why) }) if what == "resume" => {
                 status |= written(writeln!(out, "{path} is {state} still: {why}"), err);

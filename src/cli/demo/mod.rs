@@ -91,7 +91,8 @@ async fn live(args: &DemoArgs, server: &Server) -> Result<()> {
     let interrupted = super::interrupted();
     out::print(format_args!("{}\n", welcome(&program(), &server.http, args.speed)))?;
     let begin = Instant::now();
-    let end = args.seconds.map(|seconds| begin + Duration::from_secs(seconds));
+    // One that is too far away to be counted never comes.
+    let end = args.seconds.and_then(|seconds| begin.checked_add(Duration::from_secs(seconds)));
     let lived = tokio::select! {
         lived = follow(&shim, &mut callbacks, &mut shop, begin, args.speed) => lived,
         () = interrupted => Ok(()),

@@ -74,10 +74,17 @@ fn ranks(cluster: &Cluster, nodes: &[Node], targets: &str) -> BTreeSet<u32> {
         // Only those that are there: nobody counts up to a billion.
         return (0..cluster.0.len() as u32).filter(|rank| ids.contains(*rank)).collect();
     }
-    let list = HostList::parse(targets).map(|names| names.iter().collect()).unwrap_or_default();
-    let found = named(cluster, nodes, &list);
-    // Else it is one name with what a hostlist cannot have in it.
-    if found.is_empty() { named(cluster, nodes, &[safe_name(targets)].into()) } else { found }
+    let list: BTreeSet<String> = HostList::parse(targets).map(|names| names.iter().collect()).unwrap_or_default();
+    let hosts = cluster.0.iter().map(|target| target.host.clone());
+    let known: BTreeSet<String> =
+        hosts.chain(nodes.iter().flat_map(|node| [node.id.clone(), safe_name(&node.id)])).collect();
+    // Where some of a list are not known it is one name with what a hostlist cannot have in it.
+    let odd = if !list.is_empty() && list.is_subset(&known) {
+        BTreeSet::new()
+    } else {
+        named(cluster, nodes, &[safe_name(targets)].into())
+    };
+    if odd.is_empty() { named(cluster, nodes, &list) } else { odd }
 }
 
 /// The ranks of these hosts and nodes, which are named as in a hostlist.
@@ -122,6 +129,11 @@ mod tests {
         let odd = [node("a b", 0), node("ü,1", 1)];
         let found_in = |text: &str| ranks(&cluster_of(["a%20b", "x"]), &odd, text).into_iter().collect::<Vec<_>>();
         assert_eq!(["a b", "a%20b", "ü,1", "a%20b,%C3%BC%2C1"].map(found_in), [vec![0], vec![0], vec![1], vec![0, 1]]);
+        // As the server takes it: a list if all of it is known, else one name.
+        let odd = [node("a1", 0), node("a[1-9]", 1)];
+        let found_in =
+            |text: &str| ranks(&cluster_of(["a1", "a%5B1-9%5D"]), &odd, text).into_iter().collect::<Vec<_>>();
+        assert_eq!(["a1", "a[1-9]", "a1,a%5B1-9%5D"].map(found_in), [vec![0], vec![1], vec![0, 1]]);
         // Unless nothing is there any more, while the node is somewhere else.
         let mut cluster = cluster;
         cluster.0[0].online = false;

@@ -289,9 +289,8 @@ async fn a_move_that_etcd_does_not_take_changes_nothing() {
 async fn servers_that_do_not_reach_each_other_leave_each_other_what_they_lead() {
     let Some(etcd) = rig::etcd("servers_that_do_not_reach_each_other_leave_each_other_what_they_lead") else { return };
     let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
-    let begin = |data: &tempfile::TempDir, wrong: &str| {
-        start_with(&etcd.url(), data.path(), NEVER, &["--cluster-lease", "2s", "--advertise", wrong])
-    };
+    let begin =
+        |data: &tempfile::TempDir, wrong: &str| start_with(&etcd.url(), data.path(), NEVER, &["--advertise", wrong]);
     let (leader, other) = (begin(&one, "http://127.0.0.1:1"), begin(&two, "http://127.0.0.1:2"));
     session(&leader).await;
     // By then a process that is gone would have been replaced.

@@ -2,7 +2,7 @@
 //! leads any more, and lets its resource managers know.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -215,11 +215,9 @@ pub struct Manager {
     uneven: bool,
     /// Servers that refuse connections, since when.
     refusing: HashMap<String, Instant>,
-    /// Servers whose address took a connection of this server. Where none was taken yet, as with a wrong `--advertise`, a refused one
-    /// says nothing: their leases do.
-    reached: HashSet<String>,
-    /// Servers of which it was logged that they are there and cannot be reached.
-    unreached: HashSet<String>,
+    /// Of servers whether their address takes connections of this one: true since it took one, false since it was logged that it does
+    /// not. Where it never took one, as with a wrong `--advertise`, that it refuses says nothing: the lease does.
+    reached: HashMap<String, bool>,
     probing: HashMap<String, Instant>,
     /// The last change that was seen.
     seen: i64,
@@ -287,8 +285,7 @@ impl Manager {
             settled: Instant::now(),
             uneven: true,
             refusing: HashMap::new(),
-            reached: HashSet::new(),
-            unreached: HashSet::new(),
+            reached: HashMap::new(),
             probing: HashMap::new(),
             seen: 0,
             connected: None,

@@ -341,12 +341,12 @@ impl Topology {
     }
 }
 
-/// Notes on a configuration that are logged; one may have a fault in each of many queues.
-const LOGGED_NOTES: usize = 20;
-
 fn forgotten(rm: &str) -> Refusal {
     Refusal::new(RefusalKind::State, format!("resource manager \"{rm}\" was forgotten while it registered: try again"))
 }
+
+/// Notes on a configuration that are logged; one may have a fault in each of many queues.
+const LOGGED_NOTES: usize = 20;
 
 /// What is accepted and does not do what it looks like (SEEDS S34).
 fn log_notes(rm: &str, config: &LoadedConfig) {

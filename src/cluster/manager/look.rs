@@ -144,7 +144,7 @@ impl Manager {
         }
         let still = |since: &Instant| since.elapsed() >= STILL && known.changed.elapsed() >= STILL;
         // One whose address never took a connection may live all the same.
-        if self.reached.contains(id) && self.refusing.get(id).is_some_and(still) {
+        if self.reached.get(id) == Some(&true) && self.refusing.get(id).is_some_and(still) {
             return true;
         }
         // A server that was there while etcd was gone gets time to say so.
@@ -180,22 +180,18 @@ impl Manager {
             let since = *self.refusing.entry(id.clone()).or_insert_with(Instant::now);
             // The lease of a process that is gone has ended by now: it lives, and its address is what is wrong. Two servers that cannot
             // reach each other would else take over from each other for ever.
-            if since.elapsed() > 2 * self.options.lease {
-                self.reached.remove(&id);
-                if self.unreached.insert(id.clone()) {
-                    tracing::error!(
-                        code = "cluster-unreached",
-                        server = id,
-                        "a server is there, and its address {} refuses connections of this one: look at its --advertise, and at what is between them",
-                        if server.http.is_empty() { &server.grpc } else { &server.http }
-                    );
-                }
+            if since.elapsed() > 2 * self.options.lease && self.reached.insert(id.clone(), false) != Some(false) {
+                tracing::error!(
+                    code = "cluster-unreached",
+                    server = id,
+                    "a server is there, and its address {} refuses connections of this one: look at its --advertise, and at what is between them",
+                    if server.http.is_empty() { &server.grpc } else { &server.http }
+                );
             }
             return;
         }
         if takes == Some(true) {
-            self.reached.insert(id.clone());
-            self.unreached.remove(&id);
+            self.reached.insert(id.clone(), true);
         }
         if self.refusing.remove(&id).is_some() {
             for name in self.known.keys().cloned().collect::<Vec<_>>() {

@@ -72,7 +72,6 @@ impl Manager {
                 (self.settled, self.uneven) = (Instant::now(), true);
                 self.refusing.remove(&id);
                 self.reached.remove(&id);
-                self.unreached.remove(&id);
                 self.probing.remove(&id);
                 self.absent.insert(id, Instant::now());
             }

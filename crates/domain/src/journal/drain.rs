@@ -358,13 +358,14 @@ impl Journal {
                 Some(ranks) => match self.host_or_node(&name, ranks, meant)? {
                     Some(rank) => idset.insert(rank),
                     None => {
-                        // A rank of the host where nothing is any more, and that is not drained, has nothing to undrain.
-                        let left = |rank: &&u32| {
-                            let slot = &self.slots[**rank as usize];
-                            slot.online() || slot.drained_by_operator()
+                        // A rank of the host where nothing is any more, and that is not drained, has nothing to undrain: it
+                        // counts where there is no other.
+                        let is_left = |rank: &u32| {
+                            let slot = &self.slots[*rank as usize];
+                            matches!(meant, Meant::ToUndrain) && !slot.online() && !slot.drained_by_operator()
                         };
-                        let some = matches!(meant, Meant::ToUndrain) && ranks.iter().any(|rank| left(&rank));
-                        ranks.iter().filter(|rank| !some || left(rank)).for_each(|rank| idset.insert(*rank));
+                        let all = ranks.iter().all(is_left);
+                        ranks.iter().filter(|rank| all || !is_left(rank)).for_each(|rank| idset.insert(*rank));
                     }
                 },
                 None => match self.rank_of_node(&name, &mut away) {

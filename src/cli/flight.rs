@@ -22,7 +22,7 @@ use self::{
     redact::Redacted,
     source::{Moment, Source, time},
 };
-use super::{out, serve::access::AccessArgs};
+use super::{Misused, out, serve::access::AccessArgs};
 use crate::{
     actors::rm::replay::Replay,
     domain::{
@@ -194,7 +194,7 @@ fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     if let (Some(from), Some(to)) = (args.from, args.to)
         && to < from
     {
-        bail!("--to {} is before --from {}", time_text(to), time_text(from));
+        bail!(Misused(format!("--to {} is before --from {}", time_text(to), time_text(from)).into()));
     }
     let dir = source::directory(&args.data, args.rm.as_deref())?;
     let mut flight = stretch(&dir, args.from, args.to)?;

@@ -36,7 +36,7 @@ pub mod wait;
 pub mod whatif;
 pub mod why;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{borrow::Cow, path::PathBuf, process::ExitCode};
 
 pub use callboard_client as client;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, builder::Resettable};
@@ -215,10 +215,19 @@ impl Cli {
     }
 }
 
+/// A command line that can be read, and whose parts say nothing or do not go together: it ends as one that cannot be read does,
+/// so that a script tells its own mistake from what failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Misused(Cow<'static, str>);
+
+/// Exit status where the command line is wrong, as clap has it.
+const MISUSED: u8 = 2;
+
 fn report(done: anyhow::Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
         out::note(format_args!("callboard: {error:#}"));
-        ExitCode::FAILURE
+        if error.is::<Misused>() { ExitCode::from(MISUSED) } else { ExitCode::FAILURE }
     })
 }
 

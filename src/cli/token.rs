@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, Subcommand};
 
-use super::out;
+use super::{Misused, out};
 use crate::{
     access::{
         Digest, Role,
@@ -201,13 +201,18 @@ fn new(args: &NewArgs) -> anyhow::Result<()> {
 
 fn grant(args: &NewArgs, proof: Proof) -> anyhow::Result<Grant> {
     if args.configures && args.role != Role::Shim {
-        bail!("--configures is for --role shim: an operator may change configurations anyway, a viewer never");
+        bail!(Misused(
+            "--configures is for --role shim: an operator may change configurations anyway, a viewer never".into()
+        ));
     }
     if args.rms.iter().any(String::is_empty) {
-        bail!("--rms has an empty id");
+        bail!(Misused("--rms has an empty id".into()));
     }
     if !args.rms.is_empty() && args.role != Role::Shim {
-        bail!("--rms binds shims only: whoever has the role {} may do the same in all partitions", args.role);
+        bail!(Misused(
+            format!("--rms binds shims only: whoever has the role {} may do the same in all partitions", args.role)
+                .into()
+        ));
     }
     let rms = (!args.rms.is_empty()).then(|| args.rms.iter().map(|rm| Arc::from(&**rm)).collect());
     Ok(Grant { role: args.role, proof, name: (&*args.name).into(), rms, configures: args.configures })

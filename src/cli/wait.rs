@@ -16,6 +16,7 @@ use tokio::{
 };
 
 use super::{
+    MISUSED,
     client::http::segment,
     door::{Door, Error},
     out,
@@ -37,7 +38,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_secs(5);
 
 /// Waits until something holds of everything that is named. Exit status 0 when it does, 1 when the time is over or it will
-/// not hold any more, with the state of each and why.
+/// not hold any more, with the state of each and why, 2 where the command line is wrong.
 #[derive(Args, Clone, Debug)]
 pub struct WaitArgs {
     /// app/ID, queue/PATH or node/ID
@@ -119,7 +120,7 @@ pub async fn run_with(args: &WaitArgs, out: &mut dyn Write, err: &mut dyn Write)
         if let Err(fault) = target.kind.condition(&args.condition) {
             // Where nobody reads the errors, the status still tells.
             let _ = writeln!(err, "callboard: {target}: {fault}");
-            return 1;
+            return MISUSED;
         }
     }
     wait(&args.door, &args.targets, &args.condition, Instant::now() + args.timeout, out, err).await

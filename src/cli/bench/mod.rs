@@ -28,11 +28,11 @@ use shapes::{Beside, Kind, Shape, ShapeId};
 use sweep::{Axis, Point};
 use workload::Workload;
 
+use super::{Misused, out, url};
 use super::{
     client::{DoorKind, server::Server, trust::Trust},
     process,
 };
-use super::{out, url};
 
 /// How deep into the server a workload goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -148,7 +148,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if args.endpoint.is_some() && args.depth == Depth::Core {
-        bail!("--endpoint needs a door: add --depth http or --depth grpc");
+        bail!(Misused("--endpoint needs a door: add --depth http or --depth grpc".into()));
     }
     if let Some(pid) = args.pid
         && process::cpu_seconds(pid).is_none()
@@ -209,19 +209,21 @@ fn chosen(args: &BenchArgs) -> Result<Vec<ShapeId>> {
         return Ok(ShapeId::value_variants().iter().copied().filter(fits).collect());
     }
     if args.shape.contains(&ShapeId::S13) && !traces {
-        bail!("S13 plays traces through a door of its own server: add --traces DIR and --depth http or grpc");
+        bail!(Misused(
+            "S13 plays traces through a door of its own server: add --traces DIR and --depth http or grpc".into()
+        ));
     }
     if args.shape.contains(&ShapeId::S16) && args.endpoint.is_some() {
-        bail!("S16 reads the HTTP door of its own server: leave --endpoint out");
+        bail!(Misused("S16 reads the HTTP door of its own server: leave --endpoint out".into()));
     }
     if let Some(id) = args.shape.iter().find(|id| !id.is_for(args.depth)) {
         match id {
-            ShapeId::Limit => bail!("limit is work without a door: leave --depth out"),
-            id => bail!("{} needs a session: add --depth http or --depth grpc", id.name()),
+            ShapeId::Limit => bail!(Misused("limit is work without a door: leave --depth out".into())),
+            id => bail!(Misused(format!("{} needs a session: add --depth http or --depth grpc", id.name()).into())),
         }
     }
     if args.managers > 1 && args.depth == Depth::Core {
-        bail!("--managers needs a door: add --depth http or --depth grpc");
+        bail!(Misused("--managers needs a door: add --depth http or --depth grpc".into()));
     }
     Ok(args.shape.clone())
 }
@@ -239,7 +241,9 @@ fn shapes_of(args: &BenchArgs, id: ShapeId) -> Result<Vec<Shape>> {
             shape.lines = args.lines().unwrap_or(shape.lines);
         }
         if shape.queues > 10_000 {
-            bail!("--queues {}: 10000 at most, since queue names have four digits", shape.queues);
+            bail!(Misused(
+                format!("--queues {}: 10000 at most, since queue names have four digits", shape.queues).into()
+            ));
         }
     }
     Ok(shapes)
@@ -393,7 +397,7 @@ fn grown(args: &BenchArgs) -> Result<Vec<Point>> {
     let axes: Vec<Axis> = Axis::ALL.into_iter().filter(wanted).collect();
     if axes.is_empty() {
         let names = Axis::ALL.map(Axis::name).join(", ");
-        bail!("--curve {}: there is none; the curves are: {names}", args.curve.join(" "));
+        bail!(Misused(format!("--curve {}: there is none; the curves are: {names}", args.curve.join(" ")).into()));
     }
     let mut points = Vec::new();
     for axis in axes {

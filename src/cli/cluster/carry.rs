@@ -6,7 +6,10 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 
 use crate::{
-    cli::serve::{cluster::EtcdArgs, data},
+    cli::{
+        Misused,
+        serve::{cluster::EtcdArgs, data},
+    },
     cluster::carry::{Carried, Carrier},
     store::{
         files,
@@ -29,7 +32,7 @@ pub(super) struct CarryArgs {
 impl CarryArgs {
     fn carrier(&self, mark: &Mark) -> anyhow::Result<Carrier> {
         if self.etcd.cluster.is_empty() {
-            bail!("--cluster says where etcd is");
+            bail!(Misused("--cluster says where etcd is".into()));
         }
         let carrier = Carrier::new(self.etcd.access(), &self.etcd.cluster_prefix, &mark.server);
         carrier.map_err(anyhow::Error::msg)

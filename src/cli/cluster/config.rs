@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use super::text;
@@ -34,6 +34,7 @@ pub(super) enum Command {
 }
 
 #[derive(Args, Clone, Debug)]
+#[command(group = ArgGroup::new("change").args(["file", "settings", "unset", "no_config"]).required(true).multiple(true))]
 pub(super) struct Set {
     /// Configuration of queues, for resource managers that bring none
     file: Option<PathBuf>,

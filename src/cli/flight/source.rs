@@ -11,6 +11,7 @@ use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
 use crate::{
     actors::rm::record::kind,
+    cli::Misused,
     domain::types::Nanos,
     http::ws_v1::time_text,
     store::log::{self, flight::Flight},
@@ -109,7 +110,7 @@ pub fn directory(data: &Path, rm: Option<&str>) -> anyhow::Result<PathBuf> {
             None => bail!("--rm {rm}: there is no log of it; {}", named()),
         },
         (None, [only]) => Ok(only.clone()),
-        (None, _) => bail!("--rm is wanted: {}", named()),
+        (None, _) => bail!(Misused(format!("--rm is wanted: {}", named()).into())),
     }
 }
 

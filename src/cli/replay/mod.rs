@@ -38,11 +38,11 @@ use simulation::Simulation;
 use summary::{Pace, Summary};
 use trace::Trace;
 
+use super::{Misused, interrupted, out, url};
 use super::{
     client::{DoorKind, Shim, http::Api, server::Server, trust::Trust},
     process,
 };
-use super::{interrupted, out, url};
 use crate::si::v1::RegisterResourceManagerRequest;
 
 /// The trace that comes with the program; `generate` makes it from its seed.
@@ -199,14 +199,16 @@ pub fn load(args: &ReplayArgs) -> Result<Trace> {
     let trace = match (args.trace, &args.pods) {
         (Some(TraceKind::Openb), Some(pods)) => {
             if args.gangs {
-                bail!("every pod of an openb trace is an application of its own: leave out --gangs");
+                bail!(Misused("every pod of an openb trace is an application of its own: leave out --gangs".into()));
             }
-            let Some(nodes) = &args.nodes else { bail!("an openb trace needs a node file: add --nodes FILE") };
+            let Some(nodes) = &args.nodes else {
+                bail!(Misused("an openb trace needs a node file: add --nodes FILE".into()))
+            };
             openb::read(nodes, pods)?
         }
         (Some(TraceKind::Dlrm), Some(pods)) => {
             if let Some(nodes) = &args.nodes {
-                bail!("a dlrm trace has no node file: leave out --nodes {}", nodes.display());
+                bail!(Misused(format!("a dlrm trace has no node file: leave out --nodes {}", nodes.display()).into()));
             }
             dlrm::read(pods, args.share, args.gangs)?
         }
@@ -324,7 +326,9 @@ async fn play(
     let api = Api::new(http, trust)?;
     let url = match door {
         DoorKind::Http => http,
-        DoorKind::Grpc if grpc.is_empty() => bail!("the server's gRPC address is not known: add --grpc URL"),
+        DoorKind::Grpc if grpc.is_empty() => {
+            bail!(Misused("the server's gRPC address is not known: add --grpc URL".into()))
+        }
         DoorKind::Grpc => grpc,
     };
     let request = RegisterResourceManagerRequest {

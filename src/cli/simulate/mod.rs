@@ -38,7 +38,7 @@ use serde_json::json;
 
 pub use self::server::Counts;
 use self::{case::Case, rules::Fault, run::Outcome, scratch::Scratch, server::RM};
-use super::{out, process::cores};
+use super::{Misused, out, process::cores};
 use crate::domain::words::{either, plural};
 use crate::{
     actors::rm::record::kind,
@@ -133,7 +133,7 @@ pub fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
         }
         (None, Some(seed), _) => worlds(seed..seed.checked_add(1).context("--seed is too large")?, 1, drawn, args)?,
         (None, None, Some(Seeds(seeds))) => worlds(seeds.clone(), jobs.clamp(1, 256), drawn, args)?,
-        (None, None, None) => bail!("--seed, --seeds or --case is wanted, such as --seeds 0..2000"),
+        (None, None, None) => bail!(Misused("--seed, --seeds or --case is wanted, such as --seeds 0..2000".into())),
     };
     match args.output {
         Format::Text => out::print(text(&sum, began.elapsed(), args))?,

@@ -6,10 +6,12 @@ mod told;
 
 use std::{path::PathBuf, process::ExitCode};
 
+use anyhow::bail;
 use clap::Args;
 use serde_json::Value;
 
 use super::{
+    Misused,
     client::http::segment,
     door::{Door, Error},
     flight::source::Moment,
@@ -35,7 +37,7 @@ A FILE has the same as the options, as YAML or JSON:
   - {queue: root.a, user: alice, asks: [{count: 20, resource: {memory: 4Gi, vcore: 1}}]}
   for: 2h
 
-Exit status: 0 nothing would fare worse; 1 the change or a part of it is refused, or the server cannot be asked; 3 applications would fare worse")]
+Exit status: 0 nothing would fare worse; 1 the change or a part of it is refused, or the server cannot be asked; 2 the command line is wrong; 3 applications would fare worse")]
 pub struct WhatIfArgs {
     /// The change, as YAML or JSON
     file: Option<PathBuf>,
@@ -108,7 +110,12 @@ fn queue(text: &str) -> Result<QueueChange, String> {
 /// # Errors
 /// No change is named, one cannot be read, or the server cannot be asked.
 pub async fn run(args: &WhatIfArgs) -> anyhow::Result<ExitCode> {
-    let (answer, json) = ask(args).await?;
+    let request = request(args).map_err(anyhow::Error::msg)?;
+    if request == Request::default() {
+        let text = "no change is named: give a FILE, or options such as --node-add 10:like=n1 (--help lists them)";
+        bail!(Misused(text.into()));
+    }
+    let (answer, json) = ask(args, request).await?;
     out::print(if args.output == Output::Json {
         out::escaped(&json) + "\n"
     } else {
@@ -122,12 +129,7 @@ pub async fn run(args: &WhatIfArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-async fn ask(args: &WhatIfArgs) -> Result<(WhatIf, String), Error> {
-    let request = request(args).map_err(|text| Error { text, status: None })?;
-    if request == Request::default() {
-        let text = "no change is named: give a FILE, or options such as --node-add 10:like=n1 (--help lists them)";
-        return Err(Error { text: text.to_owned(), status: None });
-    }
+async fn ask(args: &WhatIfArgs, request: Request) -> Result<(WhatIf, String), Error> {
     if let Some(file) = &args.flight {
         let file = file.clone();
         let (at, partition) = (args.at, args.door.partition.clone());

@@ -214,7 +214,7 @@ memory used     80 B of 100 B  160 B of 200 B
     let (status, out, _) = run(&["--submit", &file.path().display().to_string()]);
     assert!(status == 1 && out.starts_with("refused: (new application 1): "), "{status} {out}");
     let (status, out, err) = run(&[]);
-    assert!(status == 1 && out.is_empty() && err.starts_with("callboard: no change is named: give a FILE"), "{err}");
+    assert!(status == 2 && out.is_empty() && err.starts_with("callboard: no change is named: give a FILE"), "{err}");
     let (status, _, err) = run(&["--node-drain", "n9"]);
     assert_eq!((status, err.as_str()), (1, "callboard: node 'n9' is not registered; there are 1, such as n1\n"));
 }

@@ -201,7 +201,7 @@ async fn the_command_waits_for_several_and_tells_by_its_status() {
     let (status, out, _) = command(&server, &["wait", "node/n1", "--for", "online"]).await;
     assert_eq!((status, &*out), (Some(0), "node/n1 condition met: online (online)\n"));
     let (status, _, err) = command(&server, &["wait", "node/n1", "--for", "running"]).await;
-    assert_eq!(status, Some(1));
+    assert_eq!(status, Some(2));
     assert!(err.contains("there are: empty, online, drained"), "{err}");
     let refused: Value = server.get(&wait("application/x", "for=running&timeout=61m")).await.1;
     assert!(refused["detail"].as_str().is_some_and(|text| text.contains("from 0 to 1h")), "{refused}");
@@ -228,4 +228,21 @@ async fn waits_and_changes_of_the_configuration_do_not_hold_up_each_other() {
         }
     };
     tokio::join!(waits, change("x"), change("y"));
+}
+
+#[test]
+fn a_command_line_whose_parts_do_not_go_together_ends_as_one_that_cannot_be_read() {
+    for (args, why) in [
+        (&["bench", "--shape", "S0", "--endpoint", "http://127.0.0.1:9"][..], "--endpoint needs a door"),
+        (&["bench", "--growth", "--curve", "moons"], "--curve moons: there is none; the curves are: nodes"),
+        (&["cluster", "config", "set", "--force"], "--set <KEY=VALUE>"),
+        (&["cluster", "export"], "--cluster says where etcd is"),
+        (&["replay", "--trace", "openb", "--pods", "/no/such/file"], "add --nodes FILE"),
+        (&["simulate"], "--seed, --seeds or --case is wanted"),
+        (&["token", "new", "--role", "viewer", "--name", "v", "--configures"], "--configures is for --role shim"),
+    ] {
+        let output = common::command(args).output().expect("it runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && output.stdout.is_empty() && told.contains(why), "{args:?}: {told}");
+    }
 }

@@ -164,7 +164,11 @@ impl Issuer {
             role.ok_or_else(|| format!("{} of the user \"{subject}\" names no role: {roles:?}", self.terms.claim))?;
         // As in the tokens file: an operator's orders go to whichever partition they name.
         if role == Role::Operator && of(&self.terms.rms).is_some() {
-            return Err(format!("{subject} is an operator, who is not bound to resource managers: {}", self.terms.rms));
+            // In quotes, as where it names no role: `callboard diagnose` knows a name by them.
+            return Err(format!(
+                "the user \"{subject}\" is an operator, who is not bound to resource managers: {}",
+                self.terms.rms
+            ));
         }
         let rms = of(&self.terms.rms).map(|rms| words(Some(rms)).into_iter().map(Arc::from).collect());
         let name = format!("oidc:{}", subject.chars().take(200).collect::<String>()).into();

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
 /// How every token begins, so that it is known for what it is where it should not be.
-const PREFIX: &str = "cbt_";
+pub(super) const PREFIX: &str = "cbt_";
 const BYTES: usize = 32;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 

@@ -15,7 +15,7 @@ use futures::Stream as _;
 use subtle::ConstantTimeEq as _;
 use tokio::{
     sync::watch,
-    time::{Sleep, sleep},
+    time::{Instant, Sleep, sleep},
 };
 use tokio_stream::wrappers::WatchStream;
 
@@ -189,7 +189,46 @@ pub struct Lease {
     changes: WatchStream<u64>,
     /// The changes after which it last held.
     seen: Option<u64>,
-    expires: Option<(Pin<Box<Sleep>>, &'static str)>,
+    expires: Option<Expires>,
+}
+
+/// When something expires that says so by the clock, which may be set meanwhile, and goes on while the machine sleeps: it is looked
+/// at again and again.
+#[derive(Debug)]
+struct Expires {
+    /// Seconds since 1970.
+    until: u64,
+    /// The same as far as was known at first; `None`: later than anybody waits.
+    at: Option<Instant>,
+    timer: Pin<Box<Sleep>>,
+    why: &'static str,
+}
+
+/// So often.
+const LOOK: Duration = Duration::from_secs(10);
+
+impl Expires {
+    fn new(until: u64, why: &'static str) -> Expires {
+        let left = left(until);
+        Expires { until, at: Instant::now().checked_add(left), timer: Box::pin(sleep(left.min(LOOK))), why }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<&'static str> {
+        while self.timer.as_mut().poll(context).is_ready() {
+            let now = Instant::now();
+            if self.at.is_some_and(|at| at <= now) || left(self.until).is_zero() {
+                return Poll::Ready(self.why);
+            }
+            let next = now + LOOK;
+            self.timer.as_mut().reset(self.at.map_or(next, |at| at.min(next)));
+        }
+        Poll::Pending
+    }
+}
+
+fn left(until: u64) -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Duration::from_secs(until).saturating_sub(now)
 }
 
 impl Lease {
@@ -198,20 +237,16 @@ impl Lease {
         let changes = WatchStream::new(tokens.changes.subscribe());
         // As long as a new request with it would be let in.
         let expires = match grant.proof {
-            Proof::Issued(until) => Some((until.saturating_add(LEEWAY), "the token has expired")),
-            Proof::Certificate(_) => Some((certificate.saturating_add(1), "the certificate has expired")),
+            Proof::Issued(until) => Some(Expires::new(until.saturating_add(LEEWAY), "the token has expired")),
+            Proof::Certificate(_) => Some(Expires::new(certificate.saturating_add(1), "the certificate has expired")),
             Proof::Token(_) => None,
         };
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let timer = |until| Box::pin(sleep(Duration::from_secs(until).saturating_sub(now)));
-        Lease { tokens, grant, changes, seen: None, expires: expires.map(|(until, why)| (timer(until), why)) }
+        Lease { tokens, grant, changes, seen: None, expires }
     }
 
     /// Ready when the right has ended, with why.
     pub fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<&'static str> {
-        if let Some((expires, why)) = &mut self.expires
-            && expires.as_mut().poll(context).is_ready()
-        {
+        if let Some(Poll::Ready(why)) = self.expires.as_mut().map(|expires| expires.poll(context)) {
             return Poll::Ready(why);
         }
         // The file has none of an issuer.

@@ -18,8 +18,9 @@ use tokio::{
 /// Between two looks.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What tells one content of a file from another: device, number, length, time of change.
-type Print = Option<(u64, u64, u64, i64, i64)>;
+/// What tells one content of a file from another: device, number, length, times of the last change of the content and of anything
+/// else. That of the content alone stays where a file that nobody could read is given to the server's user.
+type Print = Option<(u64, u64, u64, [i64; 4])>;
 
 /// Files as they were.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +53,35 @@ impl Watched {
     }
 }
 
-fn print(data: Metadata) -> (u64, u64, u64, i64, i64) {
-    (data.dev(), data.ino(), data.len(), data.mtime(), data.mtime_nsec())
+fn print(data: Metadata) -> (u64, u64, u64, [i64; 4]) {
+    let times = [data.mtime(), data.mtime_nsec(), data.ctime(), data.ctime_nsec()];
+    (data.dev(), data.ino(), data.len(), times)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_can_be_read_from_now_on_has_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("tokens");
+        fs::write(&file, "").unwrap();
+        let mut seen = print(fs::metadata(&file).unwrap());
+        for mode in [0o000, 0o600] {
+            // Times of files are as coarse as the clock of the kernel.
+            let now = loop {
+                fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+                let now = print(fs::metadata(&file).unwrap());
+                if now != seen {
+                    break now;
+                }
+                std::thread::yield_now();
+            };
+            assert_eq!((now.2, &now.3[..2]), (seen.2, &seen.3[..2]));
+            seen = now;
+        }
+    }
 }

@@ -2,23 +2,11 @@
 
 use std::convert::Infallible;
 
+pub use crate::domain::words::without_user;
+
 /// Reads an option that is an address, or several with commas between.
 pub fn option(text: &str) -> Result<String, Infallible> {
     Ok(without_user(text))
-}
-
-/// The same addresses without `user:password@`.
-pub fn without_user(text: &str) -> String {
-    let bare = |address: &str| {
-        let (scheme, rest) = address.split_at(address.find("://").map_or(0, |at| at + "://".len()));
-        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        // A `/` within a password makes an address that nobody can read, and that is shown when that is told.
-        let port = authority.rsplit_once(':').map_or("", |(_, port)| port);
-        let is_whole = authority.contains('@') || port.bytes().all(|byte| byte.is_ascii_digit() || byte == b']');
-        let user = if is_whole { authority } else { rest };
-        format!("{scheme}{}", &rest[user.rfind('@').map_or(0, |at| at + 1)..])
-    };
-    text.split(',').map(bare).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    future::poll_fn,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll},
@@ -12,6 +13,7 @@ use actix_web::{
     Error, FromRequest, HttpMessage as _, HttpRequest, HttpResponse, ResponseError as _,
     body::{BodySize, BoxBody, MessageBody},
     dev::{self, ResponseHead, ServiceRequest, ServiceResponse},
+    error::InternalError,
     http::{
         ConnectionType, Method, StatusCode,
         header::{self, HeaderName, HeaderValue},
@@ -274,26 +276,43 @@ async fn guarded(
             caller
         }
     };
+    let known = caller.as_ref().ok().cloned();
     let caller = match caller.and_then(|caller| allowed(&caller, &need).map(|()| caller)) {
         Ok(caller) => caller,
         Err(denied) => {
             tracing::debug!(method = %request.method(), path = request.path(), "{denied}");
             doors.refused.http(denied.reason());
-            count_refused(&request, &doors, identify(request.request()).ok().as_ref());
+            count_refused(&request, &doors, known.as_ref());
             let payload = request.take_payload();
             let mut response = refusal(request.request(), payload, &denied).await;
             close_unless_known(!denied.is_unknown(), &doors, response.head_mut());
             return Ok(request.into_response(response));
         }
     };
-    let lease = caller.lease(doors.tokens.as_ref(), &shown);
+    let mut lease = caller.lease(doors.tokens.as_ref(), &shown);
     let asked = (kept != Record::None).then(|| audit::Request { trace, ..asked(&request, Some(&caller)) });
     if let Some(asked) = asked.as_ref().filter(|_| kept == Record::Noted) {
         request.extensions_mut().insert(asked.detail.clone());
     }
     request.extensions_mut().insert(caller);
     let pending = asked.map(|asked| Pending::new(doors.audit.clone(), asked, kept == Record::Noted));
-    let mut response = match (next.call(request).await, pending) {
+    let call = next.call(request);
+    let answer = match &mut lease {
+        None => call.await,
+        // What waits, or whose body is still coming, ends with the right to it. A change that was begun by then may be carried out:
+        // as of a client that went, the audit log has it as unknown.
+        Some(lease) => tokio::select! {
+            biased;
+            why = poll_fn(|context| lease.poll_ended(context)) => {
+                doors.refused.http(Denied::Unknown.reason());
+                let mut response = Problem::new(StatusCode::UNAUTHORIZED, why).error_response();
+                challenge(&mut response, &Denied::Unknown);
+                return Err(InternalError::from_response(why, response).into());
+            }
+            answer = call => answer,
+        },
+    };
+    let mut response = match (answer, pending) {
         (Ok(response), Some(pending)) => {
             let status = response.status();
             let (outcome, kind) = (outcome(status), (status.as_u16() >= 400).then(|| kind(response.request())));
@@ -377,11 +396,16 @@ async fn too_many(request: &HttpRequest, payload: dev::Payload, who: &str, wait:
 async fn refusal(request: &HttpRequest, payload: dev::Payload, denied: &Denied) -> HttpResponse {
     let status = if denied.is_unknown() { StatusCode::UNAUTHORIZED } else { StatusCode::FORBIDDEN };
     let mut response = refused(request, payload, status, denied.to_string()).await;
+    challenge(&mut response, denied);
+    response
+}
+
+/// What a client is to show.
+fn challenge(response: &mut HttpResponse, denied: &Denied) {
     // Names of roles and fixed words only: always a header.
     if let Ok(challenge) = HeaderValue::from_str(&denied.challenge()) {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
     }
-    response
 }
 
 impl From<Denied> for Problem {

@@ -124,7 +124,7 @@ async fn get(request: HttpRequest) -> Result<HttpResponse, Problem> {
 
 async fn post(request: HttpRequest, payload: Payload) -> Result<HttpResponse, Problem> {
     let (past, payload) = body::unless(past(&request), payload).await?;
-    let bytes = body::bytes(&request, payload, LONGEST).await?;
+    let bytes = body::short(&request, payload, LONGEST).await?;
     let wrong = |why: String| {
         let form = r#"{"index": 1234} or {"time": "2026-11-21T02:13:00Z"}"#;
         Problem::new(StatusCode::BAD_REQUEST, format!("the body is to be {form}: {why}"))

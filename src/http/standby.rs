@@ -18,7 +18,7 @@ use actix_web::{
 use super::{doors::Doors, forward, guard, problem::Problem, routes, shim::body, ws_v1::url};
 use crate::actors::directory::Listing;
 use crate::messages::{
-    leaders::Fresh,
+    leaders::{Fresh, Leader},
     rm::{Refusal, RefusalKind},
 };
 
@@ -214,6 +214,7 @@ async fn refer(doors: &Doors, request: &mut ServiceRequest, refusal: Refusal) ->
         body::discard(payload).await;
         return Problem::from(refusal).error_response();
     };
+    guard::note(request.request(), sent_on(&leader));
     if forward::is_websocket(request.request()) {
         return forward.tunnel(&doors.topology, &leader, request.request(), payload).await;
     }
@@ -221,6 +222,12 @@ async fn refer(doors: &Doors, request: &mut ServiceRequest, refusal: Refusal) ->
         Ok(body) => forward.send(&doors.topology, &leader, request.request(), body).await,
         Err(unread) => Problem::from(unread).error_response(),
     }
+}
+
+/// What the audit log has here of a change that another server makes: there it is told with all that matters, but for the address
+/// that it came from.
+fn sent_on(leader: &Leader) -> String {
+    format!("sent on to {}", leader.http)
 }
 
 /// A call that another server takes, answered by that server where its sender would not follow a redirect.
@@ -232,7 +239,10 @@ pub async fn elsewhere(
 ) -> Result<HttpResponse, Problem> {
     let leader = problem.leader.clone().filter(|_| problem.status == StatusCode::TEMPORARY_REDIRECT);
     match (leader, doors.forward.as_ref().filter(|forward| forward.takes(request))) {
-        (Some(leader), Some(forward)) => Ok(forward.send(&doors.topology, &leader, request, sent).await),
+        (Some(leader), Some(forward)) => {
+            guard::note(request, sent_on(&leader));
+            Ok(forward.send(&doors.topology, &leader, request, sent).await)
+        }
         _ => Err(problem),
     }
 }

@@ -328,6 +328,12 @@ pub fn lines_of(text: &str, is_hidden: impl Fn(&str) -> bool) -> impl Iterator<I
     })
 }
 
+/// Values whose names say that they are secrets: of attributes of nodes and properties of queues, which stay otherwise.
+fn of_secrets<'a>(texts: impl IntoIterator<Item = (&'a String, &'a String)>, found: &mut Found) {
+    let secrets = texts.into_iter().filter(|(name, _)| secrets::is_named(name));
+    found.others.extend(secrets.map(|(_, value)| value.clone()));
+}
+
 fn of_tags(tags: &Texts, found: &mut Found) {
     found.others.extend(tags.values().cloned());
 }
@@ -346,6 +352,9 @@ fn of_partition(partition: &Partition, found: &mut Found) {
     }
     for row in partition.allocs.places() {
         of_tags(&row.spec.tags, found);
+    }
+    for node in partition.nodes.places() {
+        of_secrets(node.spec.attributes.iter(), found);
     }
     found.people.extend(partition.ugm.charges().map(|(_, name, ..)| name.to_string()));
     found.people.extend(partition.queue_orders().map(|(_, order)| order.by.to_string()));
@@ -366,6 +375,8 @@ fn of_rule(rule: &RuleConf, found: &mut Found) {
 }
 
 fn of_queue(queue: &QueueConf, found: &mut Found) {
+    let template = queue.template.iter().flat_map(|template| template.properties.iter());
+    of_secrets(queue.properties.iter().chain(template), found);
     for limit in &queue.limits {
         found.people.extend(limit.users.iter().chain(&limit.groups).map(|name| name.to_string()));
     }
@@ -394,6 +405,7 @@ fn of_command(command: &Command, found: &mut Found) {
             }
             found.others.extend(releases.iter().map(|item| item.app.to_string()));
         }
+        Command::Nodes(nodes) => nodes.iter().for_each(|node| of_secrets(node.attributes.iter(), found)),
         Command::Configure(conf) => of_configuration(conf, found),
         Command::OrderQueues(orders) => {
             found.people.extend(orders.iter().filter_map(|(_, order)| Some(order.as_ref()?.by.to_string())));

@@ -99,7 +99,7 @@ async fn post_move(
     payload: Payload,
 ) -> Result<HttpResponse, Problem> {
     let leaders = leaders(&api)?;
-    let bytes = body::bytes(&request, payload, LONGEST).await?;
+    let bytes = body::short(&request, payload, LONGEST).await?;
     let form = r#"{"rm": "id of a resource manager", "server": "id or URL of a server"}"#;
     let Move { rm, server } = body::json(&bytes, form)?;
     note(&request, format!("resource manager {rm} to {server}"));
@@ -128,7 +128,7 @@ async fn post_drain(
     payload: Payload,
 ) -> Result<HttpResponse, Problem> {
     let leaders = leaders(&api)?;
-    let bytes = body::bytes(&request, payload, LONGEST).await?;
+    let bytes = body::short(&request, payload, LONGEST).await?;
     let form = r#"{"server": "id or URL of a server", "reason": "why, or left out"}"#;
     let ToDrain { server, reason } = body::json(&bytes, form)?;
     let reason = reason.unwrap_or_default();
@@ -157,7 +157,7 @@ async fn post_undrain(
     payload: Payload,
 ) -> Result<HttpResponse, Problem> {
     let leaders = leaders(&api)?;
-    let bytes = body::bytes(&request, payload, LONGEST).await?;
+    let bytes = body::short(&request, payload, LONGEST).await?;
     let ToUndrain { server } = body::json(&bytes, r#"{"server": "id or URL of a server"}"#)?;
     note(&request, format!("server {server}"));
     tracing::info!(by = caller.name(), server, "an operator lets a server lead again");

@@ -91,7 +91,7 @@ async fn post(
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Problem> {
-    let bytes = body::bytes(&request, payload, LONGEST).await?;
+    let bytes = body::short(&request, payload, LONGEST).await?;
     let form = r#"{"level": "debug", "info", "warn", "error", or null for what the settings say}"#;
     let Body { level } = body::json(&bytes, form)?;
     if let Some(level) = level.as_deref().filter(|level| !LEVELS.contains(level)) {

@@ -256,7 +256,7 @@ async fn order(
     request: HttpRequest,
     payload: Payload,
 ) -> Answered {
-    let bytes = body::bytes(&request, payload, LONGEST).await?;
+    let bytes = body::short(&request, payload, LONGEST).await?;
     let (partition, queue) = path.into_inner();
     let entry = api.entry(&partition)?;
     let body: Body = match bytes.is_empty() {

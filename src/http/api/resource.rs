@@ -311,7 +311,7 @@ async fn drain(
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Problem> {
-    let bytes = body::bytes(&request, payload, LONGEST).await?;
+    let bytes = body::short(&request, payload, LONGEST).await?;
     let found = api.find(&path)?;
     let (body, overwrite) = Body::parse(&bytes)?;
     body.tell(&request);
@@ -329,7 +329,7 @@ async fn undrain(
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Problem> {
-    let bytes = body::bytes(&request, payload, LONGEST).await?;
+    let bytes = body::short(&request, payload, LONGEST).await?;
     let found = api.find(&path)?;
     let (body, overwrite) = Body::parse(&bytes)?;
     body.tell(&request);
@@ -359,7 +359,7 @@ async fn expiration(
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, Problem> {
-    let bytes = body::bytes(&request, payload, LONGEST).await?;
+    let bytes = body::short(&request, payload, LONGEST).await?;
     let Found { journal, .. } = api.find(&path)?;
     let ExpirationBody { expiration } =
         body::json(&bytes, r#"{"expiration": seconds since 1970-01-01 UTC, or 0 for none}"#)?;

@@ -44,6 +44,9 @@ pub enum Unread {
     /// It is larger than this.
     #[error("the body is larger than {0} bytes: send several smaller requests, or raise http.maxBodyBytes")]
     Large(usize),
+    /// It is larger than this, which no setting raises.
+    #[error("the body is larger than {0} bytes, which is the most that this request takes")]
+    Long(usize),
     /// It comes too slowly.
     #[error(
         "the body did not come in time: {} s may pass without any of it, and {} s until all of it is there",
@@ -63,7 +66,7 @@ impl Unread {
     /// The status of the answer.
     pub fn status(&self) -> StatusCode {
         match self {
-            Unread::Large(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Unread::Large(_) | Unread::Long(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Unread::Slow => StatusCode::REQUEST_TIMEOUT,
             Unread::Crowded(_) => StatusCode::TOO_MANY_REQUESTS,
             Unread::Broken(_) => StatusCode::BAD_REQUEST,
@@ -103,6 +106,14 @@ pub async fn bytes(request: &HttpRequest, payload: Payload, max: usize) -> Resul
         return Err(Unread::Large(max));
     }
     collect(payload, max, coming(request)).await
+}
+
+/// Reads the body of a request that is never longer than this, whatever `http.maxBodyBytes` gives to others.
+pub async fn short(request: &HttpRequest, payload: Payload, most: usize) -> Result<Bytes, Unread> {
+    bytes(request, payload, most).await.map_err(|unread| match unread {
+        Unread::Large(most) => Unread::Long(most),
+        other => other,
+    })
 }
 
 /// The body or message of this request, among all that are on their way; `None` where nobody counts them.

@@ -5,6 +5,7 @@ use std::{fmt::Write, fs};
 use actix_web::http::StatusCode;
 
 use super::reply::Reply;
+use crate::domain::words::without_user;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -35,7 +36,7 @@ pub fn profile(path: &str) -> Reply {
     let name = path.rsplit('/').next().unwrap_or_default();
     match name {
         "cmdline" => {
-            let arguments: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
+            let arguments: Vec<String> = std::env::args_os().map(|a| shown(&a.to_string_lossy())).collect();
             Reply::plain(StatusCode::OK, &arguments.join("\0"))
         }
         "goroutine" | "threadcreate" => Reply::plain(StatusCode::OK, &threads()),
@@ -48,6 +49,15 @@ pub fn profile(path: &str) -> Reply {
             Reply::plain(StatusCode::NOT_FOUND, &text)
         }
     }
+}
+
+/// An argument as every other place shows the option: without the user and the password of an address.
+fn shown(argument: &str) -> String {
+    let at = if argument.starts_with("--") { argument.find('=').map_or(0, |at| at + 1) } else { 0 };
+    let (option, value) = argument.split_at(at);
+    // What has no password is no such address.
+    let has = value.split_once('@').is_some_and(|(user, _)| user.contains(':'));
+    if has { format!("{option}{}", without_user(value)) } else { argument.to_owned() }
 }
 
 fn threads() -> String {
@@ -94,6 +104,20 @@ mod tests {
         drop(done);
         named.unwrap().join().unwrap();
         assert!(text.contains("\"called-thread\" ["), "{text}");
+    }
+
+    #[test]
+    fn arguments_have_no_passwords() {
+        for (given, told) in [
+            ("http://u:SECRET@127.0.0.1:4318", "http://127.0.0.1:4318"),
+            ("--cluster=http://a:1,u:SECRET@b:2", "--cluster=http://a:1,b:2"),
+            ("--otlp-endpoint", "--otlp-endpoint"),
+            ("/data/a@b", "/data/a@b"),
+            ("--set=log.level=debug", "--set=log.level=debug"),
+            ("[::1]:9080", "[::1]:9080"),
+        ] {
+            assert_eq!(shown(given), told);
+        }
     }
 
     // REST 3, route 28: what has no counterpart says so.

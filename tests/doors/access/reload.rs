@@ -4,8 +4,12 @@ use std::fs;
 
 use futures::StreamExt as _;
 use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 
-use crate::access::rig::{LIMIT, Server, line, standard, until};
+use crate::access::rig::{LIMIT, Server, line, standard, token, until};
 
 #[tokio::test]
 async fn a_changed_file_counts_at_once() {
@@ -73,4 +77,39 @@ async fn what_is_being_answered_ends_with_its_token() {
         }
     };
     tokio::time::timeout(LIMIT, told).await.expect("in time");
+}
+
+#[tokio::test]
+async fn what_waits_and_what_still_comes_ends_with_its_token() {
+    let server = Server::start(&[]);
+    server.register().await;
+    // A second operator, whose token goes; the first one stays.
+    fs::write(server.tokens(), standard() + &line("operator", "late", "")).unwrap();
+    until(|| async { server.status("late", "GET", "/debug/stack").await == 200 }).await;
+    let address = server.address("http");
+    let mut slow = TcpStream::connect(address.trim_start_matches("http://")).await.unwrap();
+    let head = format!(
+        "POST /api/v1/partition/default/resource/drain HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+         authorization: Bearer {}\r\ncontent-length: 30\r\n\r\n{{",
+        token("late")
+    );
+    slow.write_all(head.as_bytes()).await.unwrap();
+    let wait = "/api/v1/partition/default/application/nobody/wait?for=running&timeout=1h";
+    let waiting = server.send("late", "GET", wait, None);
+    let taken = async {
+        // What was sent before has come by then, too.
+        until(|| async {
+            let metrics = server.send("viewer", "GET", "/metrics", None).await.text().await.expect("a text");
+            metrics.contains("\ncallboard_waits{partition=\"default\"} 1\n")
+        })
+        .await;
+        fs::write(server.tokens(), standard()).unwrap();
+        server.signal("HUP");
+    };
+    let (waited, ()) = tokio::join!(waiting, taken);
+    assert_eq!(waited.status(), 401);
+    assert!(waited.headers().contains_key("www-authenticate"));
+    let mut answer = vec![0; 12];
+    tokio::time::timeout(LIMIT, slow.read_exact(&mut answer)).await.expect("in time").unwrap();
+    assert_eq!(answer, b"HTTP/1.1 401");
 }

@@ -38,7 +38,7 @@ async fn submit(server: &Server, id: &str, user: &str) {
 /// A day: applications of two users, one of which waits at the end for room.
 async fn day(server: &Server) {
     let limited =
-        CONFIG.replace("- name: a", "- name: a\n            limits: [{limit: l, users: [merlin], maxapplications: 5}]");
+        CONFIG.replace("- name: a", "- name: a\n            properties: {api.token: hunter2}\n            limits: [{limit: l, users: [merlin], maxapplications: 5}]");
     // Of people who never come.
     let rules = "placementrules: [{name: provided, filter: {type: deny, users: [gandalf], groups: [balrogs]}}]\n    queues:\n      - name: root";
     let body = json!({"rmID": "rm-1", "config": limited.replace("queues:\n      - name: root", rules)});
@@ -373,6 +373,8 @@ async fn a_redacted_flight_names_nobody_and_is_a_flight_like_any_other() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = with_data(dir.path());
     day(&server).await;
+    let node = json!({"nodeID": "n1", "action": "UPDATE", "attributes": {"vault-token": "hunter2"}});
+    assert_eq!(server.send("POST", "/si/v1/rm/rm-1/nodes", &json!({"nodes": [node]})).await.0, 202);
     let drain = json!({"targets": "n1", "reason": "see http://root:hunter2@wiki.example/x, password=\"hunter2\""});
     for (order, body) in [("drain", drain), ("undrain", json!({"targets": "n1"}))] {
         let path = format!("/api/v1/partition/default/resource/{order}");

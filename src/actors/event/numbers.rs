@@ -1,7 +1,8 @@
 //! Where the events of a resource manager are by the ids that its log gives them (see [`crate::messages::event`]): ranges of
 //! the server's log in which they are counted. A range begins where counting on from the one before would be wrong, and after
-//! [`EACH`] events, so that a reader need not count many. A range that begins with an id which was there before replaces all from
-//! that id on: a log that is replayed gives the same events again, and one that was set back gives others.
+//! [`EACH`] events or a part of the server's log ([`PARTS`]), so that a reader need not count many, and few go when its beginning
+//! does. A range that begins with an id which was there before replaces all from that id on: a log that is replayed gives the same
+//! events again, and one that was set back gives others.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,6 +14,9 @@ use crate::{
 
 /// Events that are counted at most.
 const EACH: u64 = 1_024;
+/// A range spans at most this part of what is kept of the log of the server, or [`EACH`] places of it. When the first event of a
+/// range is no longer kept the others cannot be counted: of one that does little beside others that would be all it did.
+const PARTS: u64 = 64;
 /// Lines that are no longer needed before the file is written anew.
 const OLD: usize = 1_024;
 
@@ -29,6 +33,8 @@ pub struct Numbers {
     written: usize,
     /// Some of the lines were damaged.
     damaged: bool,
+    /// What was before this place in the log of the server was gone when that was last looked at.
+    lowest: u64,
 }
 
 #[derive(Debug, Default)]
@@ -130,7 +136,9 @@ impl Numbers {
             return;
         };
         let known = self.of.entry(rm.clone()).or_default();
-        let goes_on = known.next == Some(first) && known.round == self.round;
+        let far = EACH.max(at.saturating_sub(self.lowest) / PARTS);
+        let is_near = known.ranges.last().is_some_and(|last| at.saturating_sub(last.at) < far);
+        let goes_on = known.next == Some(first) && known.round == self.round && is_near;
         if !(goes_on && known.counted.is_some_and(|counted| counted < EACH)) {
             known.begin(first, at);
             known.round = self.round;
@@ -160,6 +168,7 @@ impl Numbers {
 
     /// What is before this place in the log of the server is gone. Gives what the file should have instead of what it has.
     pub fn prune(&mut self, lowest: u64) -> Option<Vec<Row>> {
+        self.lowest = lowest;
         self.of.retain(|_, known| {
             known.ranges.drain(..known.ranges.partition_point(|range| range.at < lowest));
             // What comes next is counted from where it is.
@@ -316,5 +325,21 @@ mod tests {
         numbers.note(&rm(), Some(3_000 * EACH + 1), 1, 5_000 * EACH);
         assert_eq!(found(&numbers, 3_000 * EACH), (None, 3_000 * EACH + 1));
         assert!(found(&numbers, 3_000 * EACH + 1).0.is_some());
+    }
+
+    #[test]
+    fn what_one_that_does_little_did_last_stays_when_its_first_event_goes() {
+        let mut numbers = Numbers::default();
+        numbers.note(&rm(), Some(0), 1, 0);
+        numbers.note(&rm(), Some(1), 1, EACH - 1);
+        numbers.note(&rm(), Some(2), 1, 2 * EACH);
+        assert_eq!(found(&numbers, 1), (Some((0, 0, Some(2 * EACH))), 2));
+        assert_eq!(found(&numbers, 2), (Some((2, 2 * EACH, None)), 3));
+        numbers.prune(EACH);
+        assert_eq!(numbers.find("rm-1", Look::Lowest, EACH).map(|found| found.from), Some(2));
+        // In a log that keeps much a range spans more.
+        numbers.note(&rm(), Some(3), 1, 1_000 * EACH);
+        numbers.note(&rm(), Some(4), 1, 1_010 * EACH);
+        assert_eq!(found(&numbers, 4), (Some((3, 1_000 * EACH, None)), 5));
     }
 }

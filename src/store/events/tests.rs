@@ -1,11 +1,13 @@
 //! Directories before and after: restarts, kills, damage, limits.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{Seek, SeekFrom, Write},
     ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
+    thread,
 };
 
 use super::{Clock, Limits, OpenError, Opened, Reader, frame::HEAD, segment::HEADER};
@@ -318,6 +320,29 @@ fn limits_remove_the_oldest() {
     let on_disk: u64 = files(directory.path()).iter().map(|path| fs::metadata(path).unwrap().len()).sum();
     assert_eq!(opened.reader.size().0, on_disk);
     assert!(on_disk <= bytes && on_disk > bytes * 14 / 16, "{on_disk}");
+}
+
+#[test]
+fn what_is_too_old_and_goes_while_it_is_read_is_not_damaged() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut opened = open(directory.path(), Limits { events: 160, ..ALL }).unwrap();
+    let (reader, writer) = (&opened.reader, &mut opened.writer);
+    thread::scope(|scope| {
+        let writing = scope.spawn(move || {
+            for first in (0..4_000).step_by(10) {
+                writer.write(&[item(first..first + 10)], Nanos::ZERO).unwrap();
+            }
+        });
+        let mut reasons = BTreeSet::new();
+        while !writing.is_finished() {
+            for piece in reader.read(0, 1).unwrap() {
+                if let EventPiece::Gap(gap) = piece {
+                    reasons.insert(gap.reason.name().to_owned());
+                }
+            }
+        }
+        assert!(!reasons.contains("damage"), "{reasons:?}");
+    });
 }
 
 #[test]

@@ -292,7 +292,7 @@ impl Writer {
         self.mark.believe(self.believed.time());
         let segments = self.shared.list();
         let mut bytes: u64 = segments.iter().map(|segment| segment.extent().0).sum();
-        let mut gone = 0;
+        let mut old = 0;
         for pair in segments.windows(2) {
             let [oldest, following] = pair else { break };
             let exceeds = |limit: u64, value: u64| limit > 0 && value > limit;
@@ -305,17 +305,22 @@ impl Writer {
             {
                 break;
             }
-            if let Err(error) = files::remove(&oldest.path)
+            bytes -= oldest.extent().0;
+            old += 1;
+        }
+        if old == 0 {
+            return;
+        }
+        // Before they go: a reader who misses one finds here that it was too old, and not damaged.
+        self.shared.set(segments[old..].to_vec());
+        for (gone, segment) in segments[..old].iter().enumerate() {
+            if let Err(error) = files::remove(&segment.path)
                 && error.kind() != io::ErrorKind::NotFound
             {
-                tracing::warn!(code = "events-old-file", path = %oldest.path.display(), %error, "cannot remove an old file of the event store");
+                tracing::warn!(code = "events-old-file", path = %segment.path.display(), %error, "cannot remove an old file of the event store");
+                self.shared.set(segments[gone..].to_vec());
                 break;
             }
-            bytes -= oldest.extent().0;
-            gone += 1;
-        }
-        if gone > 0 {
-            self.shared.set(segments[gone..].to_vec());
         }
     }
 

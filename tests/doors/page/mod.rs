@@ -18,5 +18,6 @@ mod picture;
 mod reference_ui;
 mod server;
 mod several;
+mod stays;
 mod walk;
 mod whatif;

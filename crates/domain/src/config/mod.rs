@@ -24,8 +24,9 @@ pub use edit::Edited;
 use faults::Faults;
 pub use shown::Shown;
 
-/// The configuration where the text is empty (CFG-002).
-pub const DEFAULT: &str = "\
+/// The configuration where the text is empty (CFG-002). It begins with a line break, as the reference's does: clients
+/// compare the checksum, which is that of the text (CFG-080).
+pub const DEFAULT: &str = "
 partitions:
   - name: default
     placementrules:

@@ -21,6 +21,8 @@ fn empty_text_is_the_default() {
     // CFG-002, test idea 1
     let config = load("").unwrap();
     assert_eq!(&*config.text, DEFAULT);
+    // CFG-080: that of the reference, as a real core told it.
+    assert_eq!(config.checksum, "FD5D3726DF0F02416E02F3919D78F61B15D14425A34142D93B24C137ED056946");
     let partition = &config.partitions[0];
     assert_eq!((&*partition.name, &*partition.root.name), ("default", "root"));
     assert!(partition.root.submit_acl.everyone);

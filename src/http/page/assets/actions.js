@@ -4,7 +4,7 @@ import { post, segment } from "./api.js";
 import { el } from "./format.js";
 
 /** A word as a shell takes it. */
-const quoted = (text) => (/^[\w.,:@%+=/-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+export const quoted = (text) => (/^[\w.,:@%+=/-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
 /** What can be done: each with its path below the partition, its body, and its command. */
 const ACTIONS = {
@@ -25,7 +25,7 @@ const ACTIONS = {
 /** The part of a panel with what can be done. */
 export function operations(context, kind, about) {
   const list = ACTIONS[kind](about);
-  if (!list.length) return null;
+  if (!list.length || context.moment() !== undefined) return null;
   if (!context.operates()) return el("p", { class: "muted" }, `${list.map(({ title }) => title).join(", ")}: takes a token with the role operator.`);
   const command = ({ command: words, reason }) => `callboard ${words}${reason ? " REASON" : ""} --server ${location.origin}${context.partition() === "default" ? "" : ` --partition ${quoted(context.partition())}`}`;
   return el("form", { class: "operations" },
@@ -63,6 +63,8 @@ export function act(context, body, done) {
       fault.textContent = error.message;
     }
     button.disabled = false;
+    // Who pressed it by keyboard goes on in the panel: what had the focus has gone, or could not keep it.
+    if (document.activeElement === document.body) body.closest("aside")?.focus();
   });
 }
 

@@ -16,7 +16,7 @@ export class Refused extends Error {
 
 let past = null;
 
-/** Calls this with each answer that is of a moment of the past. */
+/** Calls this with the moment of each answer that is of one of the past. */
 export function hear(listener) {
   past = listener;
 }
@@ -29,11 +29,13 @@ export function keep(text) {
 }
 
 async function open(path, signal, body) {
+  // No header takes it: a quote that was pasted along, for example.
+  if (/[^\x20-\x7e]/.test(token())) throw new Unauthorized("The server does not take this token.");
   const headers = token() ? { Authorization: `Bearer ${token()}` } : {};
   if (body !== undefined) headers["Content-Type"] = typeof body === "string" ? "application/yaml" : "application/json";
   const sent = body === undefined ? {} : { method: "POST", body: typeof body === "string" ? body : JSON.stringify(body) };
   const response = await fetch(path, { ...sent, headers, signal, cache: "no-store", credentials: "omit", redirect: "error" });
-  if (response.headers.has("callboard-moment")) past?.();
+  if (response.headers.has("callboard-moment")) past?.(response.headers.get("callboard-moment"));
   if (response.status === 401) throw new Unauthorized(token() ? "The server does not take this token." : "");
   if (!response.ok) throw new Refused(response.status, await detail(response));
   return response;

@@ -29,7 +29,7 @@ export function applications(context) {
     label: "Applications",
     key: (row) => row.applicationID + (row.finished || ""),
     open: (row) => context.open("app", row.applicationID),
-    opened: () => context.opened("app"),
+    opened: (row) => context.opened("app") === row.applicationID,
     empty: "No application matches.",
     sorting: context.sorting,
     columns,
@@ -94,5 +94,5 @@ export function applications(context) {
   }
 
   changed();
-  return { el: root, refresh, changed, focus: rows.focus, stop: () => reading?.abort() };
+  return { el: root, refresh, changed, focus: (id) => rows.focus((row) => row.applicationID === id), stop: () => reading?.abort() };
 }

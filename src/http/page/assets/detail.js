@@ -14,11 +14,13 @@ const ADVISE_EVERY = 15_000;
 /** `kind`: `app`, `queue` or `node`. */
 export function detail(context, kind, id, close) {
   const body = el("div", { class: "body" });
+  const kinds = { app: "Application", queue: "Queue", node: "Node" };
+  const known = Object.hasOwn(kinds, kind);
   const title = el("h2", { class: "name" }, id);
   const root = el(
     "div",
     { class: "panel" },
-    el("header", {}, el("span", { class: "kind" }, { app: "Application", queue: "Queue", node: "Node" }[kind] || ""), title, el("button", { type: "button", class: "quiet close", "aria-label": "Close details", on: { click: close } }, "✕")),
+    el("header", {}, el("span", { class: "kind" }, known && kinds[kind]), title, el("button", { type: "button", class: "quiet close", "aria-label": "Close details", on: { click: close } }, "✕")),
     body,
   );
   const base = `/partition/${segment(context.partition())}`;
@@ -59,7 +61,7 @@ export function detail(context, kind, id, close) {
   }
 
   async function refresh() {
-    if (!parts[kind]) return;
+    if (!known) return;
     if (id === "." || id === "..") {
       fill(body, [el("p", { class: "muted" }, `A browser cannot ask for what is called "${id}": in an address this means something else.`), links(context, kind, id)]);
       return;
@@ -252,7 +254,7 @@ function node(context, row, short) {
     el("p", { class: "line" }, row.schedulable ? el("span", { class: "state running" }, "takes allocations") : el("span", { class: "state drained" }, "drained"), row.isReserved && el("span", { class: "state accepted" }, "reserved"), one.torpid && el("span", { class: "state drained" }, "torpid")),
     one.drained && el("p", { class: "because" }, `Drained ${one.drained}${one.drainedSince ? `, for ${age(one.drainedSince, context.now())}` : ""}.`),
     links(context, "node", row.nodeID),
-    one.host && operations(context, "node", { targets: String(one.rank), name: hosts(one.host), drained: !row.schedulable, own: one.drained?.startsWith("by an operator") }),
+    context.row()?.standby ? el("p", { class: "muted" }, `Nodes are drained and undrained at the server that leads: ${context.row().standby.leader || "there is none at present"}.`) : one.host && operations(context, "node", { targets: String(one.rank), name: hosts(one.host), drained: !row.schedulable, own: one.drained?.startsWith("by an operator") }),
     ...types.map((type) => bar(type, { used: (row.allocated?.[type] || 0) + (row.occupied?.[type] || 0), limit: row.capacity[type], label: true })),
     el("dl", {}, fact("Host", row.hostName || "–"), fact("Rack", row.rackName || "–"), fact("Free", amounts(row.available, 9)), fact("Used by others", amounts(row.occupied, 9)), fact("Reserved for", (row.reservations || []).join(", ") || "–")),
     el("h3", { class: "part" }, plural(all.length, "allocation")),

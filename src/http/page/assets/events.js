@@ -15,7 +15,10 @@ export function events(context) {
   // Where older ones are read on; null where there are none.
   let previous = null;
   let paused = false;
-  let fresh = 0;
+  let reading = false;
+  let refused = "";
+  // What happened since the reader paused, the latest first.
+  let fresh = [];
   let drawing = 0;
   let asked = null;
   let own = new AbortController();
@@ -58,18 +61,18 @@ export function events(context) {
       const { from, to, reason } = item.gap;
       // Not all of the ids that a kill leaves were given to events.
       const message = reason === "crash" ? `the server was killed: events from ${from} on may be missing; ids go on at ${to + 1}` : `${plural(to - from + 1, "event")} missing: ${reason}`;
-      return { key: `gap-${from}`, id: `${from}–${to}`, at: "", type: "", object: "", change: "gap", reference: "", message };
+      return { key: `gap-${from}`, id: `${from}–${to}`, first: from, at: "", type: "", object: "", change: "gap", reference: "", message };
     }
     const at = Number(BigInt(item.timestampNano || 0) / 1_000_000n);
-    return { key: String(item.id), id: item.id, at, type: item.type || "", object: item.objectID || "", change: change(item), reference: item.referenceID || "", message: item.message || "" };
+    return { key: String(item.id), id: item.id, first: item.id, at, type: item.type || "", object: item.objectID || "", change: change(item), reference: item.referenceID || "", message: item.message || "" };
   }
 
   function draw() {
     drawing = 0;
     const text = search.value.trim().toLowerCase();
     const shown = kept.filter((event) => !text || `${event.object} ${event.reference} ${event.message} ${event.change}`.toLowerCase().includes(text));
-    if (!paused) rows.set(shown);
-    const words = [plural(shown.length, "event"), paused && fresh && `${number(fresh)} new since you paused`, missed && `${number(missed)} more came too fast to be listed`, previous === null && (context.params().get("since") ? "all of that time" : "from the oldest that is kept")];
+    rows.set(shown);
+    const words = [plural(shown.length, "event"), fresh.length && `${number(fresh.length)} new since you paused`, missed && `${number(missed)} more came too fast to be listed`, previous === null && !refused && (context.params().get("since") ? "all of that time" : "from the oldest that is kept"), refused];
     const said = words.filter(Boolean).join(", ");
     if (count.textContent !== said) count.textContent = said;
     older.disabled = previous === null;
@@ -78,6 +81,15 @@ export function events(context) {
   const later = () => {
     if (!drawing) drawing = setTimeout(draw, 250);
   };
+
+  /** New ones before the others; where these are too many, the oldest go, which Older reads again. */
+  function add(found, all) {
+    const both = found.concat(all);
+    if (both.length <= KEPT) return both;
+    both.length = KEPT;
+    previous = both[KEPT - 1].first;
+    return both;
+  }
 
   /** What of the address decides which events are read. */
   function wanted() {
@@ -100,7 +112,11 @@ export function events(context) {
         else found.push(read(item));
       }
     }
-    kept = (before === null ? [] : kept).concat(found.reverse());
+    refused = "";
+    // What was the oldest went meanwhile: Older goes on before what is that now.
+    if (before !== null && before !== previous) return end.next;
+    if (before === null) [kept, fresh] = [[], []];
+    kept = kept.concat(found.reverse());
     previous = end.previous ?? null;
     later();
     return end.next;
@@ -124,16 +140,19 @@ export function events(context) {
           const found = items.filter((item) => item.gap || item.id !== undefined).map(read).reverse();
           const last = items.findLast((item) => item.id !== undefined || item.gap);
           if (last) after = last.gap ? last.gap.to + 1 : last.id + 1;
-          kept = found.concat(kept).slice(0, KEPT);
-          fresh += found.length;
+          if (paused) fresh = found.concat(fresh).slice(0, KEPT);
+          else kept = add(found, kept);
           later();
           if (items.some((item) => item.closed)) break;
         }
       } catch (error) {
         if (signal.aborted) return;
         // The ids began anew: the server was started without its log.
-        if (error instanceof Refused) after = null;
-        else context.failed(error);
+        if (error instanceof Refused) {
+          after = null;
+          refused = error.message;
+          later();
+        } else context.failed(error);
       }
       await new Promise((done) => setTimeout(done, wait));
       wait = Math.min(5_000, wait * 2);
@@ -162,7 +181,8 @@ export function events(context) {
       asked = query;
       own.abort();
       own = new AbortController();
-      [kept, missed, fresh, previous] = [[], 0, 0, null];
+      refused = "";
+      [kept, missed, fresh, previous] = [[], 0, [], null];
       follow(own.signal);
     }
     draw();
@@ -170,12 +190,23 @@ export function events(context) {
 
   hold.addEventListener("click", () => {
     paused = !paused;
-    fresh = 0;
+    if (!paused) [kept, fresh] = [add(fresh, kept), []];
     hold.setAttribute("aria-pressed", String(paused));
     fill(hold, [paused ? "Go on" : "Pause"]);
     draw();
   });
-  older.addEventListener("click", () => back(previous, own.signal).catch(context.failed));
+  older.addEventListener("click", async () => {
+    // Pressed twice, it is one page.
+    if (reading) return;
+    reading = true;
+    try {
+      await back(previous, own.signal);
+    } catch (error) {
+      context.failed(error);
+    }
+    reading = false;
+    draw();
+  });
   type.addEventListener("change", () => context.set({ type: type.value }));
   object.addEventListener("change", () => context.set({ object: object.value.trim() }));
   search.addEventListener("input", () => context.set({ text: search.value }, { typing: true }));

@@ -38,6 +38,8 @@ let overview = null;
 let offset = 0;
 let lastGood = 0;
 let lost = null;
+// It is there, and does not give what is read here.
+let refused = false;
 let view = null;
 let shownKey = "";
 let partitions = null;
@@ -62,7 +64,7 @@ function where() {
   const [partition = "", name = ""] = path.split("/").map(decode);
   return {
     partition: partition || overview?.partitions[0]?.name || "",
-    view: VIEWS[name] ? name : "applications",
+    view: Object.hasOwn(VIEWS, name) ? name : "applications",
     params: new URLSearchParams(query),
   };
 }
@@ -84,13 +86,14 @@ const context = {
   moment: () => moment.at(),
   row: () => overview?.partitions.find((row) => row.name === where().partition),
   overview: () => overview,
-  /** May change things. */
-  operates: () => overview?.role === "operator",
+  /** May change things, which nobody can in the past. */
+  operates: () => overview?.role === "operator" && !moment.is(),
   address,
   /** Changes parameters of the address, as a step that Back undoes; each letter that is typed is no step. */
   set(change, { typing = false } = {}) {
     const next = changed(change);
-    if (next !== location.hash && typing) history.replaceState(history.state, "", next);
+    // Closing the panel does not go back to before it: that would take away what was typed since.
+    if (next !== location.hash && typing) history.replaceState(null, "", next);
     else if (next !== location.hash) history.pushState(null, "", next);
     render();
   },
@@ -129,7 +132,7 @@ function render() {
     el("a", { href: address(key), "aria-current": key === name ? "page" : null, "data-view": key }, title)));
   summary(context, $("summary"), params);
   const there = overview && (context.row() || VIEWS[name].always);
-  const key = there ? `${partition}/${name}` : overview ? `nothing/${partition}` : "";
+  const key = there ? `${partition}/${name}` : overview ? `nothing/${partition}/${overview.partitions.length > 0}` : "";
   if (key !== shownKey) {
     shownKey = key;
     view?.stop?.();
@@ -208,7 +211,7 @@ function banner() {
   let kind = "away";
   if (lost) {
     kind = "lost";
-    text = `Connection lost. ${lastGood ? `What you see is from ${clock(lastGood)}.` : ""} Trying again… (${lost})`;
+    text = `${refused ? "The server refuses what is read here." : "Connection lost."} ${lastGood ? `What you see is from ${clock(lastGood)}.` : ""} Trying again… (${lost})`;
   } else if (row?.standby) {
     const { leader, index, lag } = row.standby;
     text = `This server follows: ${row.rm} is led by ${leader || "nobody at present"}. What you see is from record ${number(index)}, ${lag < 0.05 ? "up to date" : `${lag.toFixed(1)} s behind at most`}.`;
@@ -227,7 +230,7 @@ function banner() {
   box.hidden = !text;
   const live = $("live");
   const standby = Boolean(context.row()?.standby);
-  const word = lost ? "Connection lost" : moment.is() ? "The past" : standby ? "Standby" : "Live";
+  const word = lost ? (refused ? "Refused" : "Connection lost") : moment.is() ? "The past" : standby ? "Standby" : "Live";
   if (live.textContent !== word) live.textContent = word;
   live.className = `pill ${lost ? "bad" : moment.is() || standby ? "wait" : "good"}`;
   document.body.classList.toggle("stale", Boolean(lost));
@@ -238,6 +241,7 @@ function failed(error) {
   if (error instanceof Unauthorized) ask(error.message);
   else if (!(error instanceof Refused)) {
     lost = error?.name === "TimeoutError" ? "no answer" : error?.message || "no answer";
+    refused = false;
     banner();
   }
 }
@@ -272,6 +276,8 @@ function ask(fault) {
   $("token").value = "";
   asking = new Promise((done) => {
     dialog.oncancel = (event) => event.preventDefault();
+    // Escape closes it all the same where the browser has seen nothing pressed before: nothing else would ask again.
+    dialog.onclose = () => asking && !dialog.open && dialog.showModal();
     dialog.querySelector("form").onsubmit = () => {
       keep($("token").value.trim());
       asking = null;
@@ -306,10 +312,9 @@ async function look() {
   head();
   banner();
   const names = overview.partitions.map((row) => row.name).join("\n");
-  // Partitions came or went: what is shown may not be there any more.
+  // Partitions came or went: what is shown may not be there any more. Where it is, it stays as the reader left it.
   if (names !== partitions) {
     partitions = names;
-    shownKey = "";
     render();
   } else summary(context, $("summary"), where().params);
   await Promise.all([view?.refresh?.(), panel?.refresh?.()]);
@@ -330,6 +335,7 @@ async function run() {
       if (asking) await asking;
       else if (error instanceof Refused || lost) {
         if (!lost) lost = error.message;
+        refused = error instanceof Refused;
         banner();
         if (!(error instanceof Refused)) await elsewhere();
         await pause(wait);
@@ -349,7 +355,7 @@ const moment = past($("past"), () => {
   view?.changed?.();
   wake();
 });
-hear(() => moment.heard().catch(failed));
+hear((at) => moment.heard(at).catch(failed));
 const board = server(context, $("health"), $("server"));
 const find = search(context, $("search"), VIEWS);
 window.addEventListener("popstate", () => {

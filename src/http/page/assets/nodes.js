@@ -25,7 +25,7 @@ export function nodes(context) {
     label: "Nodes",
     key: (node) => node.id,
     open: (node) => context.open("node", node.id),
-    opened: () => context.opened("node"),
+    opened: (node) => context.opened("node") === node.id,
     empty: "No node matches.",
     sorting: context.sorting,
     columns: [
@@ -220,7 +220,7 @@ export function nodes(context) {
     el: root,
     refresh,
     changed,
-    focus: rows.focus,
+    focus: (id) => rows.focus((node) => node.id === id),
     stop() {
       watch.disconnect();
       scheme.removeEventListener("change", later);

@@ -14,6 +14,8 @@ export function past(box, moved) {
   let shown = null;
   let wanted = null;
   let moving = false;
+  let reading = false;
+  let fault = "";
 
   const text = el("p", { role: "status" });
   const slider = el("input", {
@@ -29,7 +31,7 @@ export function past(box, moved) {
     const { first, last, moment, rmID, redacted, differs } = shown;
     const names = redacted ? " Names are stand-ins." : "";
     const other = differs && differs <= moment.index ? ` From record ${differs} on this is not what happened: the rules have changed.` : "";
-    text.textContent = `The past: ${day(moment.time)}, after record ${moment.index} of ${last.index} of ${rmID}. Nothing can be changed.${names}${other}`;
+    text.textContent = `The past: ${day(moment.time)}, after record ${moment.index} of ${last.index} of ${rmID}. Nothing can be changed.${names}${other}${fault}`;
     slider.min = String(first.index);
     slider.max = String(last.index);
     if (!moving) slider.value = String(moment.index);
@@ -43,6 +45,7 @@ export function past(box, moved) {
     wanted = index;
     if (moving) return;
     moving = true;
+    fault = "";
     try {
       while (wanted !== null) {
         const next = wanted;
@@ -52,6 +55,9 @@ export function past(box, moved) {
         moved();
         await new Promise((done) => setTimeout(done, EVERY));
       }
+    } catch (error) {
+      wanted = null;
+      fault = ` It was not moved: ${error.message}.`;
     } finally {
       moving = false;
       draw();
@@ -63,12 +69,19 @@ export function past(box, moved) {
     is: () => shown !== null,
     /** After which record. */
     at: () => shown?.moment.index,
-    /** An answer said that it is of a moment of the past. */
-    async heard() {
-      if (shown || moving) return;
-      shown = await get(PATH);
-      box.replaceChildren(text, el("div", {}, back, slider, on));
-      draw();
+    /** An answer said of which moment of the past it is: whoever moves it, moves it for all who look at this server. */
+    async heard(at) {
+      if (moving || reading || (shown && at.startsWith(`index=${shown.moment.index};`))) return;
+      reading = true;
+      try {
+        const first = !shown;
+        shown = await get(PATH);
+        if (first) box.replaceChildren(text, el("div", {}, back, slider, on));
+        draw();
+        if (!first) moved();
+      } finally {
+        reading = false;
+      }
     },
   };
 }

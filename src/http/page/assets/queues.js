@@ -105,7 +105,7 @@ export function queues(context) {
     if (!rows || next.join() !== types.join()) {
       types = next;
       rows?.el.remove();
-      rows = table({ label: "Queues", key: (row) => row.queuename, open: (row) => context.open("queue", row.queuename), opened: () => context.opened("queue"), tree: { level, expanded, toggle }, columns: columns(), empty: "No queue matches." });
+      rows = table({ label: "Queues", key: (row) => row.queuename, open: (row) => context.open("queue", row.queuename), opened: (row) => context.opened("queue") === row.queuename, tree: { level, expanded, toggle }, columns: columns(), empty: "No queue matches." });
       root.append(rows.el);
     }
     draw();
@@ -119,5 +119,5 @@ export function queues(context) {
 
   search.addEventListener("input", () => context.set({ text: search.value }, { typing: true }));
   changed();
-  return { el: root, refresh, changed, focus: (id) => rows?.focus(id) };
+  return { el: root, refresh, changed, focus: (id) => rows?.focus((row) => row.queuename === id) };
 }

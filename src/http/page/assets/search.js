@@ -37,6 +37,8 @@ export function search(context, dialog, views) {
   }
 
   async function look() {
+    clearTimeout(typing);
+    typing = 0;
     const text = input.value.trim().toLowerCase();
     reading?.abort();
     reading = new AbortController();
@@ -69,7 +71,7 @@ export function search(context, dialog, views) {
     clearTimeout(typing);
     typing = setTimeout(look, 120);
   });
-  input.addEventListener("keydown", (event) => {
+  input.addEventListener("keydown", async (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step && found.length) {
       event.preventDefault();
@@ -77,7 +79,9 @@ export function search(context, dialog, views) {
       show();
     } else if (event.key === "Enter") {
       event.preventDefault();
-      if (!found[at]) return;
+      // What was typed last is looked for first: what stands there yet is of less, or of nothing.
+      if (typing) await look();
+      if (!found[at] || !dialog.open) return;
       dialog.close();
       context.go(found[at].href);
     }

@@ -9,11 +9,11 @@ const SPARE = 8;
 
 /**
  * `columns`: `{title, class, cell(row), sort(row)?, rank?}`: where there is not room for all, those of the highest rank go
- * first, and those without one stay; `key(row)` tells rows apart; `open(row)` is called on Enter or click; `opened()` is
- * the key of the one that is open; `sorting`: `{get(), set(text)}`, the title of a column, with `-` before it downwards;
+ * first, and those without one stay; `key(row)` tells rows apart; `open(row)` is called on Enter or click; `opened(row)`
+ * tells whether it is the one that is open; `sorting`: `{get(), set(text)}`, the title of a column, with `-` before it downwards;
  * `tree`: `{level(row), expanded(row), toggle(row)}` where rows are a tree (`expanded` undefined: a leaf).
  */
-export function table({ label, columns, key, open, tree, sorting, empty = "Nothing here.", opened = () => null }) {
+export function table({ label, columns, key, open, tree, sorting, empty = "Nothing here.", opened = () => false }) {
   let rows = [];
   let shown = [];
   let current = null;
@@ -64,7 +64,7 @@ export function table({ label, columns, key, open, tree, sorting, empty = "Nothi
     const id = key(row);
     const node = el("tr", { tabIndex: id === current ? 0 : -1, "aria-rowindex": String(at + 2), "data-key": id });
     if (open) node.classList.add("can-open");
-    if (opened() === id) node.setAttribute("aria-selected", "true");
+    if (opened(row)) node.setAttribute("aria-selected", "true");
     if (tree) {
       node.setAttribute("aria-level", String(tree.level(row) + 1));
       const expanded = tree.expanded(row);
@@ -194,9 +194,9 @@ export function table({ label, columns, key, open, tree, sorting, empty = "Nothi
       arrange();
       later();
     },
-    /** Gives the focus to a row, where it is there. */
-    focus(id) {
-      const at = shown.findIndex((row) => key(row) === id);
+    /** Gives the focus to the row for which this holds, where it is there. */
+    focus(is) {
+      const at = shown.findIndex(is);
       if (at >= 0) move(at);
     },
   };

@@ -95,7 +95,7 @@ export function trends(context) {
     const params = context.params();
     const kind = params.get("of") || "partition";
     const id = params.get("name") || "";
-    if (kind !== "partition" && !id) return fill(said, ["Whose? Choose a name."]);
+    if (kind !== "partition" && !id) return none("Whose? Choose a name.");
     if (performance.now() < next && drawn === context.moment()) return undefined;
     drawn = context.moment();
     const began = performance.now();
@@ -114,7 +114,7 @@ export function trends(context) {
       fill(said, [kind === "node" || !rest ? "" : `pending, limits and reasons: ${rest}${part}`]);
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      fill(said, [error.message]);
+      if (key === context.params().toString()) none(error.message);
     }
     next = performance.now() + Math.max(5_000, 10 * (performance.now() - began));
     return undefined;
@@ -178,6 +178,13 @@ export function trends(context) {
   }
 
   const zoom = (from, to) => context.set({ since: new Date(from * 1000).toISOString(), until: new Date(to * 1000).toISOString() });
+
+  /** Says why nothing is drawn: what was drawn is of something else. */
+  function none(why) {
+    clear();
+    box.replaceChildren();
+    fill(said, [why]);
+  }
 
   function clear() {
     charts.forEach((one) => one.destroy());

@@ -1,6 +1,7 @@
 // What would be: a change is tried on a copy by the server, which tells what would fare otherwise; a configuration is planned too.
 
 import { post, segment } from "./api.js";
+import { quoted } from "./actions.js";
 import { el, figures, noun, number, order, plural } from "./format.js";
 import { fill } from "./patch.js";
 
@@ -44,17 +45,25 @@ export function whatif(context) {
     return body;
   }
 
+  /** What is missing of a change: without it nothing would be tried, and the answer would seem to be about it. */
+  function missing() {
+    if (text("like") && !(Number(text("count")) > 0)) return "How many nodes are added is missing.";
+    if (text("queue") && !text("set")) return "Settings of the queue are missing.";
+    if ((text("app") || text("user") || text("asks")) && !text("size")) return "The size of each ask is missing.";
+    return "";
+  }
+
   /** The same for the command line, as far as it has no file in it. */
   function words() {
     const all = ["callboard whatif"];
-    if (Number(text("count")) > 0) all.push(`--node-add ${text("count")}:like=${text("like")}`);
-    if (text("drain")) all.push(`--node-drain '${text("drain")}'`);
-    if (text("undrain")) all.push(`--node-undrain '${text("undrain")}'`);
-    if (text("set")) all.push(`--queue '${text("queue")}:${text("set").replaceAll(" ", "")}'`);
+    if (Number(text("count")) > 0) all.push(`--node-add ${quoted(`${text("count")}:like=${text("like")}`)}`);
+    if (text("drain")) all.push(`--node-drain ${quoted(text("drain"))}`);
+    if (text("undrain")) all.push(`--node-undrain ${quoted(text("undrain"))}`);
+    if (text("set")) all.push(`--queue ${quoted(`${text("queue")}:${text("set").replaceAll(" ", "")}`)}`);
     if (text("size")) all.push("--submit APP.yaml");
     if (config.value.trim()) all.push("--config NEW.yaml");
-    if (text("for")) all.push(`--for ${text("for")}`);
-    if (context.partition() !== "default") all.push(`--partition '${context.partition()}'`);
+    if (text("for")) all.push(`--for ${quoted(text("for"))}`);
+    if (context.partition() !== "default") all.push(`--partition ${quoted(context.partition())}`);
     return all.length > 1 ? `${all.join(" ")} --server ${location.origin}` : "";
   }
 
@@ -74,6 +83,11 @@ export function whatif(context) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     context.set(Object.fromEntries(FIELDS.map((name) => [name, text(name)])));
+    if (missing()) {
+      fill(out, []);
+      fault.textContent = missing();
+      return;
+    }
     run(() => post(`/api/v1/whatif?partition=${segment(context.partition())}`, change()), outcome);
   });
   form.addEventListener("input", () => { command.textContent = words(); });
@@ -81,8 +95,13 @@ export function whatif(context) {
 
   const manager = () => (context.row()?.rm ? `?rm=${segment(context.row().rm)}` : "");
 
+  let told = null;
   function changed() {
     const params = context.params();
+    // What was typed and not tried yet stays, unless the address says something else now.
+    const said = JSON.stringify(FIELDS.map((name) => params.get(name) || ""));
+    if (said === told) return;
+    told = said;
     FIELDS.forEach((name) => { if (document.activeElement !== inputs[name]) inputs[name].value = params.get(name) || ""; });
     command.textContent = words();
   }

@@ -151,6 +151,14 @@ impl ResourceApi {
         Ok(Found { journal: self.journals.asked(&internal), internal, partition: None })
     }
 
+    /// Finds it for what an operator is about to say. A server that has just taken the lead answers only when its journal has heard
+    /// from the partition what held before: what is said earlier would be undone by that.
+    async fn led(&self, name: &str) -> Result<Found, Problem> {
+        let found = self.find(name)?;
+        self.counts(&found).await?;
+        Ok(found)
+    }
+
     /// Waits until what an operator said holds for whichever server leads.
     async fn counts(&self, found: &Found) -> Result<(), Problem> {
         match (&self.topology, &found.partition) {
@@ -312,7 +320,7 @@ async fn drain(
     payload: Payload,
 ) -> Result<HttpResponse, Problem> {
     let bytes = body::short(&request, payload, LONGEST).await?;
-    let found = api.find(&path)?;
+    let found = api.led(&path).await?;
     let (body, overwrite) = Body::parse(&bytes)?;
     body.tell(&request);
     let deadline = body.deadline.as_deref().map(deadline).transpose()?;
@@ -330,7 +338,7 @@ async fn undrain(
     payload: Payload,
 ) -> Result<HttpResponse, Problem> {
     let bytes = body::short(&request, payload, LONGEST).await?;
-    let found = api.find(&path)?;
+    let found = api.led(&path).await?;
     let (body, overwrite) = Body::parse(&bytes)?;
     body.tell(&request);
     if body.deadline.is_some() {

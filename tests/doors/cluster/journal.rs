@@ -85,6 +85,40 @@ async fn drained(server: &Server, node: &str) -> Value {
     status["drained"][0].clone()
 }
 
+/// Says it as soon as it is taken, whoever leads.
+async fn at_once(server: &Server, what: &str) {
+    let path = format!("/api/v1/partition/default/resource/{what}");
+    let body = json!({"targets": "n1", "reason": "disk", "overwrite": 1}).to_string();
+    loop {
+        let request = server.http.post(server.url(&path)).header("content-type", "application/json");
+        // It is sent to the leader that is gone before.
+        if request.body(body.clone()).send().await.is_ok_and(|answer| answer.status() == 200) {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_an_operator_says_as_soon_as_another_server_leads_holds() {
+    let Some(etcd) = rig::etcd("what_an_operator_says_as_soon_as_another_server_leads_holds") else { return };
+    let dirs = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory")];
+    let mut leader = start(&etcd, dirs[0].path(), NEVER);
+    begun(&leader).await;
+    for turn in 1..=4 {
+        let mut next = start(&etcd, dirs[turn % 2].path(), NEVER);
+        follows(&next).await;
+        let what = if turn % 2 == 1 { "drain" } else { "undrain" };
+        leader.program.kill();
+        at_once(&next, what).await;
+        // What the log of the session knew comes to the journal of the next leader before it.
+        let expected = if turn % 2 == 1 { "n1" } else { "" };
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        let status = next.get(STATUS).await.1;
+        assert_eq!(status["drained"][0]["nodelist"].as_str().unwrap_or(""), expected, "{status}");
+        std::mem::swap(&mut leader, &mut next);
+    }
+}
+
 #[tokio::test]
 async fn a_leader_that_is_killed_after_its_answer_loses_nothing_of_what_operators_said() {
     let Some(etcd) = rig::etcd("a_leader_that_is_killed_after_its_answer_loses_nothing_of_what_operators_said") else {

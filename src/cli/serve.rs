@@ -406,8 +406,8 @@ fn event_system(args: &ServeArgs, name: &str) -> anyhow::Result<EventActor> {
 
 /// All logs were read: what was in doubt of them is recorded, so that a later start need not find it out again.
 async fn settle(topology: &Topology, mark: &mut Mark, base: &Path, before: Before) -> anyhow::Result<()> {
-    let is_settled =
-        before.is_whole() || topology.close_logs().await && topology.logs().is_none_or(|logs| logs.faults().is_empty());
+    let is_settled = before.is_whole()
+        || topology.close_logs(false).await && topology.logs().is_none_or(|logs| logs.faults().is_empty());
     if is_settled && mark.doubt.is_some() {
         mark.settle(base).with_context(|| format!("{}: the mark of the logs cannot be written", base.display()))?;
     }
@@ -555,7 +555,7 @@ async fn shut_down(topology: &Topology, http: Option<ServerHandle>, grpc: Option
     }
     // Once more, for what the doors still brought: what is put aside for shims becomes lines, which are in the logs when these are closed.
     let _ = tokio::time::timeout(SHUTDOWN, topology.events.send(EndStreams)).await;
-    let closed = tokio::time::timeout(SHUTDOWN, topology.close_logs()).await.unwrap_or(false);
+    let closed = tokio::time::timeout(SHUTDOWN, topology.close_logs(true)).await.unwrap_or(false);
     if !closed {
         tracing::error!(code = "log-not-written", "not all logs are on the disk");
     }

@@ -165,10 +165,13 @@ pub struct CarriedOut {
     pub permit: Permit,
 }
 
-/// The server ends, and the doors are closed: what was recorded is to be on the disk. Answers whether it is.
+/// What was recorded is to be on the disk. Answers whether it is.
 #[derive(Message)]
 #[rtype(result = "bool")]
-pub struct CloseLog;
+pub struct CloseLog {
+    /// The server ends, and the doors are closed: nothing more is recorded.
+    pub last: bool,
+}
 
 /// Why nothing new is placed for a resource manager, whatever its asks wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]

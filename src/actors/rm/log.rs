@@ -391,7 +391,7 @@ impl RmActor {
 
     /// Has what was recorded written, and releases what waited for it where that counts already.
     pub(super) fn commit(&mut self, ctx: &mut Context<Self>) {
-        let Some(log) = &mut self.log else { return };
+        let Some(log) = self.log.as_mut().filter(|log| !log.shared.is_ended()) else { return };
         match log.sync {
             LogSync::Batch => {
                 if !log.committing && log.waiting.back().is_some() {
@@ -424,7 +424,7 @@ impl RmActor {
         });
     }
 
-    fn settled(&mut self, written: &Result<u64, WriteError>, ctx: &mut Context<Self>) {
+    pub(super) fn settled(&mut self, written: &Result<u64, WriteError>, ctx: &mut Context<Self>) {
         let Some(log) = &mut self.log else { return };
         let was_failing = log.failing.is_some();
         match written {

@@ -22,7 +22,7 @@ use crate::{
         partition::{Save, Saved},
         rm::{CloseLog, Kind, Line},
     },
-    store::log::{self, Part, Place},
+    store::log::{self, Part, Place, WriteError},
 };
 
 /// Lines of a snapshot are at most this part of the log behind the one before, so that writing them costs little, however
@@ -259,10 +259,11 @@ impl Handler<SnapshotDone> for RmActor {
 }
 
 impl Handler<CloseLog> for RmActor {
-    type Result = ResponseFuture<bool>;
+    type Result = ResponseActFuture<Self, bool>;
 
-    /// First all records get to the disk. A snapshot comes after that: it only makes the next start quicker.
-    fn handle(&mut self, _msg: CloseLog, ctx: &mut Self::Context) -> Self::Result {
+    /// First all records get to the disk. A snapshot comes after that: it only makes the next start quicker. What partitions do behind
+    /// it, as a deadline comes, is not recorded where the server ends: its events would come to a store that is closed.
+    fn handle(&mut self, CloseLog { last }: CloseLog, ctx: &mut Self::Context) -> Self::Result {
         let (flushed, rm) = (self.flushed(false), self.id.clone());
         let is_wanted = self.log.as_ref().is_some_and(|log| log.behind() > 0) && self.may_snapshot();
         let written = is_wanted.then(|| {
@@ -270,11 +271,12 @@ impl Handler<CloseLog> for RmActor {
             self.take_snapshot(Some(done), ctx);
             written
         });
-        Box::pin(async move {
+        let ends = self.log.as_ref().filter(|_| last).map(|log| (log.shared.clone(), log.logs.directory(&self.id)));
+        let closed = async move {
             let flushed = flushed.await;
             if let Err(why) = &flushed {
                 tracing::error!(code = "log-not-written", rm = &*rm, "{why}");
-                return false;
+                return (false, None);
             }
             if let Some(written) = written
                 && tokio::time::timeout(AT_THE_END, written).await.is_err()
@@ -285,8 +287,17 @@ impl Handler<CloseLog> for RmActor {
                     "the snapshot at the end takes too long: the next start reads more of the log"
                 );
             }
-            true
-        })
+            let Some((shared, dir)) = ends else { return (true, None) };
+            let ended = tokio::task::spawn_blocking(move || shared.end()).await;
+            (true, Some(ended.unwrap_or_else(|error| Err(WriteError::broke_down(dir, &error)))))
+        };
+        Box::pin(closed.into_actor(self).map(|(closed, ended), actor, ctx| {
+            // What came of the last records leaves before the answer.
+            if let Some(ended) = &ended {
+                actor.settled(ended, ctx);
+            }
+            closed && ended.is_none_or(|ended| ended.is_ok())
+        }))
     }
 }
 

@@ -256,8 +256,8 @@ impl Topology {
         }
     }
 
-    /// What was recorded is on the disk when this is done. False: not all of it.
-    pub async fn close_logs(&self) -> bool {
+    /// What was recorded is on the disk when this is done. False: not all of it. `last`: nothing more is recorded.
+    pub async fn close_logs(&self, last: bool) -> bool {
         let writer = lock(&self.kept).writer();
         // Failures are logged there; a disk that hangs is not waited for.
         let kept = async {
@@ -266,7 +266,7 @@ impl Topology {
                 let _ = tokio::time::timeout(Duration::from_secs(2), written).await;
             }
         };
-        let closed = self.known().into_iter().map(|handle| async move { handle.addr.send(CloseLog).await });
+        let closed = self.known().into_iter().map(|handle| async move { handle.addr.send(CloseLog { last }).await });
         let ((), closed) = futures::future::join(kept, futures::future::join_all(closed)).await;
         closed.into_iter().all(|closed| matches!(closed, Ok(true) | Err(_)))
     }

@@ -40,6 +40,8 @@ struct Queue {
     behind: Option<Instant>,
     /// The same for what is being flushed.
     flushing: Option<Instant>,
+    /// Nothing more is taken.
+    ended: bool,
 }
 
 /// Frames on their way into a file: if they do not get there, they go back to the queue.
@@ -128,6 +130,18 @@ impl SharedWriter {
         Ok(written)
     }
 
+    /// Writes and flushes what waits, and nothing that comes later: nobody is told of that, and the next process does it again. Gives
+    /// the last record. May block.
+    pub fn end(&self) -> Result<u64, WriteError> {
+        lock(&self.queue).ended = true;
+        self.commit(true)
+    }
+
+    /// It takes no more records.
+    pub fn is_ended(&self) -> bool {
+        lock(&self.queue).ended
+    }
+
     /// Sends what waits to where it counts.
     fn send(&self, far: &dyn Far) -> Result<u64, WriteError> {
         let _one_at_a_time = lock(&self.syncing);
@@ -178,6 +192,9 @@ impl SharedWriter {
     /// A record waits.
     pub(super) fn add(&self, kind: u32, index: u64, at: Nanos, payload: &[u8]) {
         let mut queue = lock(&self.queue);
+        if queue.ended {
+            return;
+        }
         if queue.frames.is_empty() {
             queue.first = index;
         }

@@ -13,6 +13,7 @@
 package callboard
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -26,12 +27,17 @@ type inventory struct {
 	nodes        map[place]*knownNode
 	applications map[place]*si.AddApplicationRequest
 	allocations  map[place]*si.Allocation
-	// Applications and allocations by their names: answers do not always name the partition.
+	// All by their names: answers do not always name the partition.
 	named names
 	// Allocations by the id of their application.
 	of map[string]map[place]struct{}
 	// What the shim was told of: that it was accepted, or is placed.
 	told map[place]struct{}
+	// How many messages the server refuses and has not answered yet, by what they are about: they change nothing, and their
+	// answers say nothing of what came before or after them under the same name.
+	wrong map[name]int
+	// How many releases by the shim are not confirmed: what comes under the same key after them stays.
+	ended map[place]int
 	// Keys of all in the order in which they came.
 	order  map[place]uint64
 	number uint64
@@ -76,6 +82,10 @@ const (
 	anAllocation  = "allocation"
 	// Where a message names no partition.
 	usualPartition = "default"
+	// The attribute in which a node does.
+	nodePartition = "si/node-partition"
+	// The tag of what another scheduler placed.
+	foreign = "foreign"
 )
 
 func newInventory() *inventory {
@@ -86,6 +96,8 @@ func newInventory() *inventory {
 		named:        names{},
 		of:           map[string]map[place]struct{}{},
 		told:         map[place]struct{}{},
+		wrong:        map[name]int{},
+		ended:        map[place]int{},
 		order:        map[place]uint64{},
 	}
 }
@@ -105,6 +117,28 @@ func allocationAt(partition, application, key string) place {
 	at := at(anAllocation, partition, key)
 	at.application = application
 	return at
+}
+
+// nodeAt is the place of a node: two partitions may have one of the same id.
+func nodeAt(node *si.NodeInfo) place {
+	return at(aNode, node.GetAttributes()[nodePartition], node.GetNodeID())
+}
+
+// takeOne takes one of a count, and says whether there was one.
+func takeOne[K comparable](of map[K]int, key K) bool {
+	if of[key] == 0 {
+		return false
+	}
+	if of[key]--; of[key] == 0 {
+		delete(of, key)
+	}
+	return true
+}
+
+// beginsAgain says that what was not answered never will be.
+func (i *inventory) beginsAgain() {
+	clear(i.wrong)
+	clear(i.ended)
 }
 
 func (i *inventory) note(at place) {
@@ -140,7 +174,9 @@ func (i *inventory) requested(request *callboardv1.Request) {
 	case *callboardv1.Request_Application:
 		for _, new := range asked.Application.GetNew() {
 			key := at(anApplication, new.GetPartitionName(), new.GetApplicationID())
-			if _, known := i.applications[key]; !known {
+			if _, known := i.applications[key]; known {
+				i.wrong[key.name()]++
+			} else {
 				i.applications[key] = proto.Clone(new).(*si.AddApplicationRequest)
 				i.named.add(key)
 				i.note(key)
@@ -152,8 +188,14 @@ func (i *inventory) requested(request *callboardv1.Request) {
 	case *callboardv1.Request_Allocation:
 		for _, allocation := range asked.Allocation.GetAllocations() {
 			key := allocationAt(allocation.GetPartitionName(), allocation.GetApplicationID(), allocation.GetAllocationKey())
+			if i.isRefused(allocation) {
+				i.wrong[key.name()]++
+				continue
+			}
 			next := proto.Clone(allocation).(*si.Allocation)
-			if before, known := i.allocations[key]; known && next.GetNodeID() == "" {
+			_, placed := i.told[key]
+			_, theirs := next.GetAllocationTags()[foreign]
+			if before, known := i.allocations[key]; known && !theirs && (next.GetNodeID() == "" || placed) {
 				// A change of its size leaves it where it is.
 				next.NodeID = before.GetNodeID()
 			}
@@ -163,6 +205,26 @@ func (i *inventory) requested(request *callboardv1.Request) {
 			i.release(release)
 		}
 	}
+}
+
+// isRefused says that the server rejects it, and changes nothing of what it knows under this key.
+func (i *inventory) isRefused(allocation *si.Allocation) bool {
+	_, theirs := allocation.GetAllocationTags()[foreign]
+	if _, known := i.applications[at(anApplication, allocation.GetPartitionName(), allocation.GetApplicationID())]; !known && !theirs {
+		return true
+	}
+	some := theirs
+	for _, amount := range allocation.GetResourcePerAlloc().GetResources() {
+		if amount.GetValue() < 0 {
+			return true
+		}
+		some = some || amount.GetValue() > 0
+	}
+	if !some || allocation.GetNodeID() == "" {
+		return !some || theirs
+	}
+	_, known := i.nodes[at(aNode, allocation.GetPartitionName(), allocation.GetNodeID())]
+	return !known
 }
 
 func (i *inventory) allocated(at place, allocation *si.Allocation) {
@@ -190,30 +252,51 @@ func (i *inventory) forgetAllocation(at place) {
 }
 
 func (i *inventory) node(node *si.NodeInfo) {
-	key := at(aNode, "", node.GetNodeID())
+	key := nodeAt(node)
 	known := i.nodes[key]
-	switch node.GetAction() {
-	case si.NodeInfo_CREATE, si.NodeInfo_CREATE_DRAIN:
-		if known == nil {
-			i.nodes[key] = &knownNode{info: proto.Clone(node).(*si.NodeInfo), schedulable: node.GetAction() == si.NodeInfo_CREATE}
-			i.note(key)
-		}
-	case si.NodeInfo_UPDATE:
-		if known != nil && node.GetSchedulableResource() != nil {
-			known.info.SchedulableResource = proto.Clone(node.GetSchedulableResource()).(*si.Resource)
-		}
-	case si.NodeInfo_DRAIN_NODE, si.NodeInfo_DRAIN_TO_SCHEDULABLE:
-		if known != nil {
-			known.schedulable = node.GetAction() == si.NodeInfo_DRAIN_TO_SCHEDULABLE
-		}
-	case si.NodeInfo_DECOMISSION:
-		forget(i, i.nodes, key)
-		for key, allocation := range i.allocations {
-			if allocation.GetNodeID() == node.GetNodeID() {
-				i.forgetAllocation(key)
+	action := node.GetAction()
+	switch {
+	case known == nil && (action == si.NodeInfo_CREATE || action == si.NodeInfo_CREATE_DRAIN):
+		i.nodes[key] = &knownNode{info: proto.Clone(node).(*si.NodeInfo), schedulable: action == si.NodeInfo_CREATE}
+		i.named.add(key)
+		i.note(key)
+	case known != nil && action == si.NodeInfo_UPDATE:
+		known.update(node)
+	case known != nil && action == si.NodeInfo_DRAIN_NODE:
+		known.schedulable = false
+	case known != nil && action == si.NodeInfo_DRAIN_TO_SCHEDULABLE && !known.schedulable:
+		known.schedulable = true
+	case known != nil && action == si.NodeInfo_DECOMISSION:
+		i.forgetNode(key)
+		for at, allocation := range i.allocations {
+			if allocation.GetNodeID() == node.GetNodeID() && at.partition == key.partition {
+				i.forgetAllocation(at)
 			}
 		}
+	default:
+		i.wrong[key.name()]++
 	}
+}
+
+// update: a capacity or attributes that are left out stay, and so does the partition in any case.
+func (k *knownNode) update(node *si.NodeInfo) {
+	if node.GetSchedulableResource() != nil {
+		k.info.SchedulableResource = proto.Clone(node.GetSchedulableResource()).(*si.Resource)
+	}
+	attributes := maps.Clone(node.GetAttributes())
+	delete(attributes, nodePartition)
+	if len(attributes) == 0 {
+		return
+	}
+	if partition, named := k.info.Attributes[nodePartition]; named {
+		attributes[nodePartition] = partition
+	}
+	k.info.Attributes = attributes
+}
+
+func (i *inventory) forgetNode(key place) {
+	forget(i, i.nodes, key)
+	i.named.remove(key)
 }
 
 func (i *inventory) removeApplication(key place) {
@@ -237,6 +320,12 @@ func (i *inventory) release(release *si.AllocationRelease) {
 		return
 	}
 	key := allocationAt(release.GetPartitionName(), release.GetApplicationID(), release.GetAllocationKey())
+	switch release.GetTerminationType() {
+	case si.TerminationType_UNKNOWN_TERMINATION_TYPE, si.TerminationType_STOPPED_BY_RM:
+		if i.allocations[key] != nil {
+			i.ended[key]++
+		}
+	}
 	// The shim could not carry it out: it waits again.
 	const failedOnRM = 5
 	if known := i.allocations[key]; known != nil && release.GetTerminationType() == failedOnRM {
@@ -261,37 +350,53 @@ func (i *inventory) responded(call *callboardv1.Call, again *expectation) {
 			}
 		}
 	}
+	// A message that changed nothing is answered, not what is there of this name.
+	wasWrong := func(name name) bool {
+		return !slices.ContainsFunc(i.named.find(name.kind, name.application, name.id), again.has) && takeOne(i.wrong, name)
+	}
 	switch told := call.Call.(type) {
 	case *callboardv1.Call_Node:
 		for _, node := range told.Node.GetRejected() {
-			key := at(aNode, "", node.GetNodeID())
-			if !isThere(key) {
-				forget(i, i.nodes, key)
+			if wasWrong(name{aNode, "", node.GetNodeID()}) {
+				continue
+			}
+			for _, key := range i.named.find(aNode, "", node.GetNodeID()) {
+				if !isThere(key) {
+					i.forgetNode(key)
+				}
 			}
 		}
 		for _, node := range told.Node.GetAccepted() {
-			key := at(aNode, "", node.GetNodeID())
-			if _, known := i.nodes[key]; known {
+			for _, key := range i.named.find(aNode, "", node.GetNodeID()) {
 				i.told[key] = struct{}{}
 			}
 		}
 	case *callboardv1.Call_Application:
+		// One that was handed in under an id that was removed is not accepted yet when the end of the one before is told.
+		for _, application := range told.Application.GetUpdated() {
+			switch application.GetState() {
+			case "Completed", "Failed", "Expired":
+				for _, key := range i.named.find(anApplication, "", application.GetApplicationID()) {
+					if _, told := i.told[key]; told {
+						i.removeApplication(key)
+					}
+				}
+			}
+		}
+		// Before what is refused: that is a second one of the same id.
 		for _, application := range told.Application.GetAccepted() {
 			for _, key := range i.named.find(anApplication, "", application.GetApplicationID()) {
 				i.told[key] = struct{}{}
 			}
 		}
 		for _, application := range told.Application.GetRejected() {
-			refused(application.GetApplicationID())
+			if !wasWrong(name{anApplication, "", application.GetApplicationID()}) {
+				refused(application.GetApplicationID())
+			}
 		}
 		for _, application := range told.Application.GetUpdated() {
-			switch application.GetState() {
-			case "Rejected":
+			if application.GetState() == "Rejected" {
 				refused(application.GetApplicationID())
-			case "Completed", "Failed", "Expired":
-				for _, key := range i.named.find(anApplication, "", application.GetApplicationID()) {
-					i.removeApplication(key)
-				}
 			}
 		}
 	case *callboardv1.Call_Allocation:
@@ -305,16 +410,23 @@ func (i *inventory) responded(call *callboardv1.Call, again *expectation) {
 			i.told[key] = struct{}{}
 		}
 		for _, rejected := range told.Allocation.GetRejectedAllocations() {
+			if wasWrong(name{anAllocation, rejected.GetApplicationID(), rejected.GetAllocationKey()}) {
+				continue
+			}
 			for _, key := range i.named.find(anAllocation, rejected.GetApplicationID(), rejected.GetAllocationKey()) {
-				if i.allocations[key].GetNodeID() == "" || again.has(key) {
+				if !isThere(key) {
 					i.forgetAllocation(key)
 				}
 			}
 		}
 		for _, released := range told.Allocation.GetReleased() {
 			// The others go when the shim has confirmed them.
-			if released.GetTerminationType() == si.TerminationType_STOPPED_BY_RM {
-				i.forgetAllocation(allocationAt(released.GetPartitionName(), released.GetApplicationID(), released.GetAllocationKey()))
+			if released.GetTerminationType() != si.TerminationType_STOPPED_BY_RM {
+				continue
+			}
+			key := allocationAt(released.GetPartitionName(), released.GetApplicationID(), released.GetAllocationKey())
+			if !takeOne(i.ended, key) {
+				i.forgetAllocation(key)
 			}
 		}
 	}

@@ -29,7 +29,8 @@ func application(ids ...string) *callboardv1.Request {
 }
 
 func allocation(application, key, node string) *si.Allocation {
-	return &si.Allocation{ApplicationID: application, AllocationKey: key, NodeID: node, PartitionName: "[rm-1]default"}
+	size := &si.Resource{Resources: map[string]*si.Quantity{"vcore": {Value: 1}}}
+	return &si.Allocation{ApplicationID: application, AllocationKey: key, NodeID: node, PartitionName: "[rm-1]default", ResourcePerAlloc: size}
 }
 
 func asked(allocations ...*si.Allocation) *callboardv1.Request {
@@ -87,4 +88,84 @@ func TestKeysAreUniqueWithinAnApplication(t *testing.T) {
 	rejected := &si.AllocationResponse{RejectedAllocations: []*si.RejectedAllocation{{ApplicationID: "a", AllocationKey: "k1"}}}
 	known.responded(&callboardv1.Call{Call: &callboardv1.Call_Allocation{Allocation: rejected}}, nothing)
 	has(t, known, "a/k2@", "b/k1@n1")
+}
+
+func nodes(action si.NodeInfo_ActionFromRM, id string, attributes map[string]string) *callboardv1.Request {
+	node := &si.NodeInfo{NodeID: id, Action: action, Attributes: attributes}
+	return &callboardv1.Request{Request: &callboardv1.Request_Node{Node: &si.NodeRequest{Nodes: []*si.NodeInfo{node}}}}
+}
+
+func rejected(application, key string) *callboardv1.Call {
+	response := &si.AllocationResponse{RejectedAllocations: []*si.RejectedAllocation{{ApplicationID: application, AllocationKey: key}}}
+	return &callboardv1.Call{Call: &callboardv1.Call_Allocation{Allocation: response}}
+}
+
+func TestWhatTheServerRefusesChangesNothing(t *testing.T) {
+	known, nothing := filled(), newExpectation()
+	placed := &si.AllocationResponse{New: []*si.Allocation{allocation("a", "k1", "n1")}}
+	known.responded(&callboardv1.Call{Call: &callboardv1.Call_Allocation{Allocation: placed}}, nothing)
+	for _, key := range []string{"k1", "k2"} {
+		none := allocation("a", key, "")
+		none.ResourcePerAlloc = nil
+		known.requested(asked(none, allocation("a", key, "nowhere")))
+		known.responded(rejected("a", key), nothing)
+		known.responded(rejected("a", key), nothing)
+	}
+	has(t, known, "a/k1@n1", "a/k2@", "b/k1@")
+	for at, allocation := range known.allocations {
+		if len(allocation.GetResourcePerAlloc().GetResources()) == 0 {
+			t.Fatalf("%v has lost its size", at)
+		}
+	}
+}
+
+func TestAnAllocationThatIsRefusedIsNotToldAgain(t *testing.T) {
+	known, nothing := filled(), newExpectation()
+	known.requested(nodes(si.NodeInfo_CREATE, "n1", nil))
+	known.requested(asked(allocation("a", "k3", "n1")))
+	known.responded(rejected("a", "k3"), nothing)
+	has(t, known, "a/k1@", "a/k2@", "b/k1@")
+}
+
+func TestAnAnswerIsForWhatItAnswers(t *testing.T) {
+	known, nothing := filled(), newExpectation()
+	// The same key again, before the end of the first is confirmed.
+	release := &si.AllocationRelease{ApplicationID: "a", AllocationKey: "k1", TerminationType: si.TerminationType_STOPPED_BY_RM}
+	releases := &si.AllocationReleasesRequest{AllocationsToRelease: []*si.AllocationRelease{release}}
+	ended := &callboardv1.Request_Allocation{Allocation: &si.AllocationRequest{Releases: releases}}
+	known.requested(&callboardv1.Request{Request: ended})
+	known.requested(asked(allocation("a", "k1", "")))
+	told := &si.AllocationResponse{Released: []*si.AllocationRelease{release}}
+	known.responded(&callboardv1.Call{Call: &callboardv1.Call_Allocation{Allocation: told}}, nothing)
+	has(t, known, "a/k2@", "b/k1@", "a/k1@")
+	// The same application again, before the end of the first is told.
+	removed := &si.ApplicationRequest{Remove: []*si.RemoveApplicationRequest{{ApplicationID: "a"}}}
+	known.requested(&callboardv1.Request{Request: &callboardv1.Request_Application{Application: removed}})
+	known.requested(application("a"))
+	known.responded(answered(&si.ApplicationResponse{Updated: []*si.UpdatedApplication{{ApplicationID: "a", State: "Completed"}}}), nothing)
+	if len(known.applications) != 2 {
+		t.Fatalf("the applications are %v", known.applications)
+	}
+	// A node that is updated before it is there.
+	known.requested(nodes(si.NodeInfo_UPDATE, "n1", nil))
+	known.requested(nodes(si.NodeInfo_CREATE, "n1", nil))
+	unknown := &si.NodeResponse{Rejected: []*si.RejectedNode{{NodeID: "n1"}}}
+	known.responded(&callboardv1.Call{Call: &callboardv1.Call_Node{Node: unknown}}, nothing)
+	if len(known.nodes) != 1 {
+		t.Fatal("the node is forgotten")
+	}
+}
+
+func TestAnUpdateOfANodeHasItsAttributes(t *testing.T) {
+	known := newInventory()
+	known.requested(nodes(si.NodeInfo_CREATE, "n1", map[string]string{"si/node-partition": "p", "si/hostname": "old", "x": "y"}))
+	known.requested(nodes(si.NodeInfo_CREATE, "n1", map[string]string{"si/hostname": "other"}))
+	known.requested(nodes(si.NodeInfo_UPDATE, "n1", map[string]string{"si/node-partition": "p", "si/hostname": "new"}))
+	known.requested(nodes(si.NodeInfo_UPDATE, "n1", map[string]string{"si/node-partition": "p"}))
+	if got := known.nodes[at(aNode, "p", "n1")].info.Attributes; len(got) != 2 || got["si/hostname"] != "new" || got["si/node-partition"] != "p" {
+		t.Fatalf("the attributes are %v", got)
+	}
+	if len(known.nodes) != 2 {
+		t.Fatalf("two partitions have a node of the same id: %v", known.nodes)
+	}
 }

@@ -34,6 +34,7 @@ func (s *session) replay(why error) (*link, error) {
 	s.replaying = true
 	s.replays++
 	turn := s.replays
+	s.known.beginsAgain()
 	s.expected, s.before = newExpectation(), map[string]struct{}{}
 	for key := range s.known.told {
 		if key.kind == anApplication {
@@ -190,10 +191,10 @@ func (s *session) swallow(call *callboardv1.Call) {
 	switch told := call.Call.(type) {
 	case *callboardv1.Call_Node:
 		told.Node.Accepted = slices.DeleteFunc(told.Node.Accepted, func(node *si.AcceptedNode) bool {
-			return known(at(aNode, "", node.GetNodeID()))
+			return s.expected.takeOneNamed(aNode, node.GetNodeID())
 		})
 		for _, node := range told.Node.Rejected {
-			known(at(aNode, "", node.GetNodeID()))
+			s.expected.takeOneNamed(aNode, node.GetNodeID())
 		}
 	case *callboardv1.Call_Application:
 		told.Application.Accepted = slices.DeleteFunc(told.Application.Accepted, func(application *si.AcceptedApplication) bool {
@@ -264,6 +265,12 @@ func (e *expectation) takeNamed(kind, application, id string) bool {
 		found = e.take(at) || found
 	}
 	return found
+}
+
+// takeOneNamed is take for one of this name: each node of an id is answered for itself.
+func (e *expectation) takeOneNamed(kind, id string) bool {
+	found := e.named.find(kind, "", id)
+	return len(found) > 0 && e.take(found[0])
 }
 
 // expect notes that this is being told again. The session's lock is held.

@@ -34,6 +34,15 @@ def placed(name: str, key: str, on: str) -> ext.Call:
     return ext.Call(allocation=si.AllocationResponse(new=[new]))
 
 
+def accepted(name: str) -> ext.Call:
+    return ext.Call(application=si.ApplicationResponse(accepted=[si.AcceptedApplication(applicationID=name)]))
+
+
+def rejected(name: str, key: str) -> ext.Call:
+    no = si.RejectedAllocation(allocationKey=key, applicationID=name, reason="no")
+    return ext.Call(allocation=si.AllocationResponse(rejectedAllocations=[no]))
+
+
 def state(inventory: Inventory) -> dict[str, str]:
     return {place.id: there.nodeID for place, there in inventory.allocations.items()}
 
@@ -72,6 +81,7 @@ def test_what_goes_is_not_told() -> None:
     known.responded(ext.Call(allocation=si.AllocationResponse(rejectedAllocations=[rejected])))
     known.requested(node("n2", si.NodeInfo.DECOMISSION))
     assert state(known) == {"k1": ""}
+    known.responded(accepted("a"))
     ended = si.UpdatedApplication(applicationID="a", state="Completed")
     known.responded(ext.Call(application=si.ApplicationResponse(updated=[ended])))
     assert not known.allocations
@@ -136,8 +146,72 @@ def test_many_of_them_cost_no_more_each() -> None:
         known.requested(ask(f"a{n}", f"k{n}"))
         known.responded(placed(f"a{n}", f"k{n}", "n1"))
     for n in range(count):
+        known.responded(accepted(f"a{n}"))
         ended = si.UpdatedApplication(applicationID=f"a{n}", state="Completed")
         known.responded(ext.Call(application=si.ApplicationResponse(updated=[ended])))
     assert not known.applications
     assert not known.allocations
     assert not known.told
+
+
+def test_what_the_server_refuses_changes_nothing() -> None:
+    known = filled()
+    for key in ("k1", "k2"):
+        none = si.Allocation(applicationID="a", allocationKey=key)
+        known.requested(ext.Request(allocation=si.AllocationRequest(allocations=[none])))
+        known.requested(ask("a", key, "nowhere"))
+        known.responded(rejected("a", key))
+        known.responded(rejected("a", key))
+    assert state(known) == {"k1": "n1", "k2": "", "k3": "", "there": "n2"}
+    assert all(there.resourcePerAlloc.resources for there in known.allocations.values())
+    # One that is new is not told again.
+    known.requested(ask("a", "k4", "n1"))
+    known.responded(rejected("a", "k4"))
+    assert "k4" not in state(known)
+
+
+def test_an_answer_is_for_what_it_answers() -> None:
+    known = filled()
+    # The same key again, before the end of the first is confirmed.
+    known.requested(release("a", "k1"))
+    known.requested(ask("a", "k1"))
+    gone = si.AllocationRelease(
+        partitionName="[rm-1]default", applicationID="a", allocationKey="k1", terminationType=si.STOPPED_BY_RM
+    )
+    known.responded(ext.Call(allocation=si.AllocationResponse(released=[gone])))
+    assert state(known)["k1"] == ""
+    known.responded(ext.Call(allocation=si.AllocationResponse(released=[gone])))
+    assert "k1" not in state(known)
+    # The same application again, before the end of the first is told.
+    known.responded(accepted("b"))
+    known.requested(ext.Request(application=si.ApplicationRequest(remove=[si.RemoveApplicationRequest(applicationID="b")])))
+    known.requested(application("b"))
+    ended = si.UpdatedApplication(applicationID="b", state="Completed")
+    known.responded(ext.Call(application=si.ApplicationResponse(updated=[ended])))
+    # And a second time, of which one is refused in the same answer.
+    known.requested(application("b"))
+    both = si.ApplicationResponse(
+        accepted=[si.AcceptedApplication(applicationID="b")], rejected=[si.RejectedApplication(applicationID="b")]
+    )
+    known.responded(ext.Call(application=both))
+    assert [place.id for place in known.applications] == ["a", "b"]
+    # A node that is updated before it is there.
+    known.requested(node("n3", si.NodeInfo.UPDATE))
+    known.requested(node("n3", si.NodeInfo.CREATE))
+    known.responded(ext.Call(node=si.NodeResponse(rejected=[si.RejectedNode(nodeID="n3")])))
+    assert at("node", "", "n3") in known.nodes
+
+
+def test_an_update_of_a_node_has_its_attributes() -> None:
+    def told(action: si.NodeInfo.ActionFromRM.ValueType, **attributes: str) -> ext.Request:
+        given = {name.replace("_", "/", 1).replace("_", "-"): value for name, value in attributes.items()}
+        return ext.Request(node=si.NodeRequest(nodes=[si.NodeInfo(nodeID="n1", action=action, attributes=given)]))
+
+    known = Inventory()
+    known.requested(told(si.NodeInfo.CREATE, si_node_partition="p", si_hostname="old", si_rackname="r"))
+    known.requested(told(si.NodeInfo.CREATE, si_hostname="other"))
+    known.requested(told(si.NodeInfo.UPDATE, si_node_partition="p", si_hostname="new"))
+    known.requested(told(si.NodeInfo.UPDATE, si_node_partition="p"))
+    # Two partitions have a node of the same id.
+    assert len(known.nodes) == 2
+    assert dict(known.nodes[at("node", "p", "n1")].info.attributes) == {"si/node-partition": "p", "si/hostname": "new"}

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
@@ -13,6 +13,10 @@ from callboard.proto.si.v1 import si_pb2 as si
 
 # Where a message names no partition.
 USUAL_PARTITION = "default"
+# The attribute in which a node does.
+NODE_PARTITION = "si/node-partition"
+# The tag of what another scheduler placed.
+FOREIGN = "foreign"
 # The states in which an application has ended, and that of one which was refused.
 ENDED = frozenset({"Completed", "Failed", "Expired"})
 REJECTED = "Rejected"
@@ -39,6 +43,11 @@ def at(kind: Kind, partition: str, name: str, application: str = "") -> Place:
     if partition.startswith("[") and "]" in partition:
         partition = partition.partition("]")[2]
     return Place(kind, partition or USUAL_PARTITION, name, application)
+
+
+def node_at(node: si.NodeInfo) -> Place:
+    """The place of a node: two partitions may have one of the same id."""
+    return at("node", node.attributes.get(NODE_PARTITION, ""), node.nodeID)
 
 
 def place_of(allocation: si.Allocation | si.AllocationRelease) -> Place:
@@ -71,13 +80,19 @@ class Inventory:
         self.allocations: dict[Place, si.Allocation] = {}
         # What the shim was told of: that it was accepted, or is placed.
         self.told: set[Place] = set()
-        # Applications and allocations by what answers name, not always with the partition, and allocations by their applications.
+        # How many messages the server refuses and has not answered yet, by what they are about: they change nothing, and their
+        # answers say nothing of what came before or after them under the same name.
+        self._wrong: Counter[tuple[Kind, Name]] = Counter()
+        # How many releases by the shim are not confirmed: what comes under the same key after them stays.
+        self._ended: Counter[Place] = Counter()
+        # By what answers name, not always with the partition, and allocations by their applications.
         self._named: defaultdict[Name, set[Place]] = defaultdict(set)
         self._of: defaultdict[str, set[Place]] = defaultdict(set)
 
     def _forget(self, place: Place) -> None:
         self.told.discard(place)
-        self.nodes.pop(place, None)
+        if self.nodes.pop(place, None) is not None:
+            _drop(self._named, name_of(place), place)
         if self.applications.pop(place, None) is not None:
             _drop(self._named, name_of(place), place)
         if self.allocations.pop(place, None) is not None:
@@ -98,7 +113,10 @@ class Inventory:
             case "application":
                 for new in request.application.new:
                     key = at("application", new.partitionName, new.applicationID)
-                    self.applications.setdefault(key, copy(new))
+                    if key in self.applications:
+                        self._wrong["application", name_of(key)] += 1
+                        continue
+                    self.applications[key] = copy(new)
                     self._named[name_of(key)].add(key)
                 for remove in request.application.remove:
                     self._remove_application(at("application", remove.partitionName, remove.applicationID))
@@ -109,27 +127,48 @@ class Inventory:
                     self._release(release)
 
     def _node(self, node: si.NodeInfo) -> None:
-        key = at("node", "", node.nodeID)
+        key = node_at(node)
         known = self.nodes.get(key)
         match node.action:
             case si.NodeInfo.CREATE | si.NodeInfo.CREATE_DRAIN if known is None:
                 self.nodes[key] = Node(copy(node), node.action == si.NodeInfo.CREATE)
-            case si.NodeInfo.UPDATE if known is not None and node.HasField("schedulableResource"):
-                known.info.schedulableResource.CopyFrom(node.schedulableResource)
-            case si.NodeInfo.DRAIN_NODE | si.NodeInfo.DRAIN_TO_SCHEDULABLE if known is not None:
-                known.schedulable = node.action == si.NodeInfo.DRAIN_TO_SCHEDULABLE
-            case si.NodeInfo.DECOMISSION:
+                self._named[name_of(key)].add(key)
+            case si.NodeInfo.UPDATE if known is not None:
+                _update(known.info, node)
+            case si.NodeInfo.DRAIN_NODE if known is not None:
+                known.schedulable = False
+            case si.NodeInfo.DRAIN_TO_SCHEDULABLE if known is not None and not known.schedulable:
+                known.schedulable = True
+            case si.NodeInfo.DECOMISSION if known is not None:
                 self._forget(key)
                 for place in [place for place, there in self.allocations.items() if there.nodeID == node.nodeID]:
-                    self._forget(place)
+                    if place.partition == key.partition:
+                        self._forget(place)
+            case _:
+                self._wrong["node", name_of(key)] += 1
 
     def _allocation(self, allocation: si.Allocation) -> None:
         key = place_of(allocation)
+        if self._is_refused(allocation):
+            self._wrong["allocation", name_of(key)] += 1
+            return
         known, new = self.allocations.get(key), copy(allocation)
-        if known is not None and not new.nodeID:
+        if known is not None and FOREIGN not in new.allocationTags and (not new.nodeID or key in self.told):
             # A change of its size leaves it where it is.
             new.nodeID = known.nodeID
         self._allocated(key, new)
+
+    def _is_refused(self, allocation: si.Allocation) -> bool:
+        """Whether the server rejects it, and changes nothing of what it knows under this key."""
+        amounts = [amount.value for amount in allocation.resourcePerAlloc.resources.values()]
+        foreign = FOREIGN in allocation.allocationTags
+        if not foreign and at("application", allocation.partitionName, allocation.applicationID) not in self.applications:
+            return True
+        if any(amount < 0 for amount in amounts) or not (foreign or any(amounts)):
+            return True
+        if not allocation.nodeID:
+            return foreign
+        return at("node", allocation.partitionName, allocation.nodeID) not in self.nodes
 
     def _remove_application(self, key: Place) -> None:
         self._forget(key)
@@ -146,6 +185,8 @@ class Inventory:
             return
         key = place_of(release)
         known = self.allocations.get(key)
+        if known is not None and release.terminationType in (si.UNKNOWN_TERMINATION_TYPE, si.STOPPED_BY_RM):
+            self._ended[key] += 1
         if known is not None and release.terminationType == si.SCHEDULING_FAILED_ON_RM:
             # The shim could not carry it out: it waits again.
             known.nodeID = ""
@@ -168,24 +209,49 @@ class Inventory:
         return place in self.told and not again(place)
 
     def _applications_answered(self, answer: si.ApplicationResponse, again: Again) -> None:
-        refused = {rejected.applicationID for rejected in answer.rejected}
+        # One that was handed in under an id that was removed is not accepted yet when the end of the one before is told.
+        for place in self._applications_named(updated.applicationID for updated in answer.updated if updated.state in ENDED):
+            if place in self.told:
+                self._remove_application(place)
+        # Before what is refused: that is a second one of the same id.
+        self.told |= set(self._applications_named(accepted.applicationID for accepted in answer.accepted))
+        refused = {new.applicationID for new in answer.rejected if not self._was_wrong("application", ("", new.applicationID))}
         refused |= {updated.applicationID for updated in answer.updated if updated.state == REJECTED}
         for place in self._applications_named(refused):
             if not self._is_there(place, again):
                 self._remove_application(place)
-        for place in self._applications_named(updated.applicationID for updated in answer.updated if updated.state in ENDED):
-            self._remove_application(place)
-        self.told |= set(self._applications_named(accepted.applicationID for accepted in answer.accepted))
 
     def _applications_named(self, ids: Iterable[str]) -> list[Place]:
         return [place for name in ids for place in self._named.get(("", name), ()) if place.kind == "application"]
 
     def _nodes_answered(self, answer: si.NodeResponse, again: Again) -> None:
         for rejected in answer.rejected:
-            key = at("node", "", rejected.nodeID)
-            if not self._is_there(key, again):
-                self._forget(key)
-        self.told |= {at("node", "", accepted.nodeID) for accepted in answer.accepted} & self.nodes.keys()
+            places = self._nodes_named(rejected.nodeID)
+            if any(map(again, places)) or not self._was_wrong("node", ("", rejected.nodeID)):
+                self._refused(places, again)
+        self.told |= {place for accepted in answer.accepted for place in self._nodes_named(accepted.nodeID)}
+
+    def _nodes_named(self, name: str) -> list[Place]:
+        return [place for place in self._named.get(("", name), ()) if place.kind == "node"]
+
+    def _was_wrong(self, kind: Kind, name: Name) -> bool:
+        """Whether this answer is that of a message which changed nothing."""
+        if not self._wrong[kind, name]:
+            return False
+        self._wrong[kind, name] -= 1
+        if not self._wrong[kind, name]:
+            del self._wrong[kind, name]
+        return True
+
+    def _refused(self, places: Iterable[Place], again: Again) -> None:
+        for place in places:
+            if not self._is_there(place, again):
+                self._forget(place)
+
+    def begins_again(self) -> None:
+        """What was not answered never will be."""
+        self._wrong.clear()
+        self._ended.clear()
 
     def _allocations_answered(self, answer: si.AllocationResponse, again: Again) -> None:
         for new in answer.new:
@@ -196,13 +262,33 @@ class Inventory:
                 self._allocated(key, copy(new))
             self.told.add(key)
         for rejected in answer.rejectedAllocations:
-            for place in list(self._named.get((rejected.applicationID, rejected.allocationKey), ())):
-                if place.kind == "allocation" and (not self.allocations[place].nodeID or again(place)):
-                    self._forget(place)
+            name = (rejected.applicationID, rejected.allocationKey)
+            places = [place for place in self._named.get(name, ()) if place.kind == "allocation"]
+            if any(map(again, places)) or not self._was_wrong("allocation", name):
+                self._refused(places, again)
         for released in answer.released:
             # The others go when the shim has confirmed them.
-            if released.terminationType == si.STOPPED_BY_RM:
-                self._forget(place_of(released))
+            if released.terminationType != si.STOPPED_BY_RM:
+                continue
+            place = place_of(released)
+            if self._ended[place]:
+                self._ended[place] -= 1
+                if not self._ended[place]:
+                    del self._ended[place]
+            else:
+                self._forget(place)
+
+
+def _update(known: si.NodeInfo, node: si.NodeInfo) -> None:
+    """A capacity or attributes that are left out stay; and so does its partition in any case."""
+    if node.HasField("schedulableResource"):
+        known.schedulableResource.CopyFrom(node.schedulableResource)
+    if node.attributes.keys() - {NODE_PARTITION}:
+        partition = known.attributes.get(NODE_PARTITION)
+        known.attributes.clear()
+        known.attributes.update(node.attributes)
+        if partition is not None:
+            known.attributes[NODE_PARTITION] = partition
 
 
 def name_of(place: Place) -> Name:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from callboard.errors import CallboardError, UnreachableError
-from callboard.inventory import Inventory, Kind, Name, Place, at, copy, name_of, place_of
+from callboard.inventory import Inventory, Kind, Name, Place, copy, name_of, place_of
 from callboard.link import Link
 from callboard.outbox import Part, allocation_parts, application_parts, node_parts
 from callboard.proto.callboard.v1 import callboard_pb2 as ext
@@ -46,6 +46,7 @@ class Replay:
         self.running = True
         self._turn += 1
         self._expected.clear()
+        self.known.begins_again()
         self._before = frozenset(self.known.told)
         self._applications = frozenset(place.id for place in self._before if place.kind == "application")
         # What requests ask for is in the inventory.
@@ -118,18 +119,18 @@ class Replay:
             return
         match call.WhichOneof("call"):
             case "node":
-                accepted = [node for node in call.node.accepted if not self._was_expected(at("node", "", node.nodeID))]
+                accepted = [node for node in call.node.accepted if not self._one_was_expected(("", node.nodeID))]
                 del call.node.accepted[:]
                 call.node.accepted.extend(accepted)
-                for node in call.node.rejected:
-                    self._was_expected(at("node", "", node.nodeID))
+                for refused in call.node.rejected:
+                    self._one_was_expected(("", refused.nodeID))
             case "application":
                 answer = call.application
                 begun = [new for new in answer.accepted if not self._name_was_expected("application", ("", new.applicationID))]
                 del answer.accepted[:]
                 answer.accepted.extend(begun)
-                for refused in answer.rejected:
-                    self._name_was_expected("application", ("", refused.applicationID))
+                for denied in answer.rejected:
+                    self._name_was_expected("application", ("", denied.applicationID))
                 updated = [new for new in answer.updated if not self._begins_again(new)]
                 del answer.updated[:]
                 answer.updated.extend(updated)
@@ -159,6 +160,11 @@ class Replay:
         if not named[name]:
             del named[name]
         return place in self._before
+
+    def _one_was_expected(self, name: Name) -> bool:
+        """Of nodes: each of this id is answered for itself."""
+        found = next(iter(self._expected.get("node", {}).get(name, ())), None)
+        return found is not None and self._was_expected(found)
 
     def _name_was_expected(self, kind: Kind, name: Name) -> bool:
         found = list(self._expected.get(kind, {}).get(name, ()))

@@ -59,6 +59,10 @@ impl Failed {
         let text = innermost(error);
         let hints = [
             ("UnknownIssuer", "; --ca FILE names whom to believe"),
+            // Another authority of the same name is believed than the one that signed it.
+            ("BadSignature", "; --ca FILE names whom to believe"),
+            // What `openssl req -x509` makes unless it is told otherwise.
+            ("CaUsedAsEndEntity", " (the server shows the certificate of an authority, not its own)"),
             // What a server without TLS answers, to one who reads it as TLS; and the other way round.
             ("InvalidContentType", " (does it speak TLS? try http://)"),
             ("invalid HTTP version parsed", " (does it speak TLS? try https://)"),

@@ -162,10 +162,9 @@ fn worlds(
     let work = || -> anyhow::Result<()> {
         let scratch = Scratch::new()?;
         loop {
-            let seed = next.fetch_add(1, SeqCst);
-            if seed >= seeds.end {
-                return Ok(());
-            }
+            // Not beyond the end: that of the largest seeds is the largest number, behind which it would begin with 0.
+            let taken = next.fetch_update(SeqCst, SeqCst, |seed| (seed < seeds.end).then(|| seed + 1));
+            let Ok(seed) = taken else { return Ok(()) };
             let case = case(seed);
             let (outcome, broken) = world(&case, &scratch, args.keep.as_deref())?;
             if let (None, None, Some(dir)) = (&broken, &args.seeds, &args.keep) {

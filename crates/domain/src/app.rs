@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::coded::{Coded, Deltas, Error, Reader, Skip, Writer, list, map, variants};
 use super::{
+    alloc::AskSpec,
     node::Asked,
     partition::{Amount, Bar},
     rare::Rare,
@@ -167,6 +168,10 @@ pub struct Gang {
     pub to_come: bool,
     /// The timer that ends this wait, and when; from the first real ask on that waits.
     pub wait: Option<(u64, Nanos)>,
+    /// Number of real parts that have a place. Follows from the rows, as `originators` does.
+    pub real_parts: u32,
+    /// Originators of task groups that have a place.
+    pub originators: BTreeSet<AllocIx>,
     /// Replacements in flight.
     pub swaps: u32,
     /// Its first placeholder was allocated: the gang has begun (SEEDS S11).
@@ -176,6 +181,17 @@ pub struct Gang {
 }
 
 impl Gang {
+    /// A row of it has a place from now on, or none any more.
+    pub(crate) fn placed(&mut self, alloc: AllocIx, spec: &AskSpec, placed: bool) {
+        match (spec.is_real_part(), placed) {
+            (true, true) => self.real_parts += 1,
+            (true, false) => self.real_parts -= 1,
+            (false, true) if spec.originator && !spec.task_group.is_empty() => drop(self.originators.insert(alloc)),
+            (false, true) => {}
+            (false, false) => drop(self.originators.remove(&alloc)),
+        }
+    }
+
     /// Sum of the placeholder allocations.
     pub fn allocated(&self) -> &Amount {
         &self.allocated
@@ -264,12 +280,13 @@ impl App {
     }
 
     /// Placeholders that asks of this group wait for, as one of them may be the first to replace it (R6.7). One that is being
-    /// replaced is taken (SEEDS S32).
+    /// replaced is taken, and one that was told to go replaces nothing any more (SEEDS S32).
     pub fn replaceable_later(&self, key: &GroupKey) -> u64 {
         if key.placeholder || key.required_node.is_some() || key.task_group.is_empty() {
             return 0;
         }
-        self.gang.task_groups.get(&key.task_group).map_or(0, TaskGroup::replaceable_later)
+        let runs = self.state == AppState::Running;
+        self.gang.task_groups.get(&key.task_group).map_or(0, |group| group.replaceable_later(runs))
     }
 }
 
@@ -418,12 +435,16 @@ pub struct TaskGroup {
     pub live: u64,
     /// Those of them that are being replaced.
     pub swapping: u64,
+    /// Those of them that were told to go with TIMEOUT, and are there until the shim confirms it.
+    pub going: u64,
 }
 
 impl TaskGroup {
-    /// As long as there are any of these, real asks of the group wait for one (R6.7).
-    pub fn replaceable_later(&self) -> u64 {
-        self.live.saturating_sub(self.swapping)
+    /// As long as there are any of these, real asks of the group wait for one (R6.7). While the gang is not there (Accepted,
+    /// Resuming) those that were told to go count, too: its real asks begin when they have gone (R6.8, R6.21).
+    pub fn replaceable_later(&self, runs: bool) -> u64 {
+        let going = if runs { self.going } else { 0 };
+        self.live.saturating_sub(self.swapping + going)
     }
 }
 
@@ -530,5 +551,5 @@ variants!(Hold { 1 UserQuota, 2 QueueQuota, 3 Nodes, 4 Gang, 5 RequiredNode, 6 C
 list!(AskGroup { asks, blocked, hold, fresh, preempt_at, unreported, preempted_up_to, kept_in, wants });
 list!(AskOrder { priority, created, seq });
 list!(AppKey { first, second, third, serial });
-list!(TaskGroup { count, min, replaced, timed_out, live, swapping });
+list!(TaskGroup { count, min, replaced, timed_out, live, swapping, going });
 list!(UsageHistory { normal, preempted, placeholder });

@@ -1,10 +1,13 @@
 //! Room for the whole of a gang, which begins when there is some (SEEDS S11), and what of its own is in its way.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use super::{Cx, Partition, releases::Lost};
 use crate::{
-    alloc::{Alloc, Phase},
+    alloc::Phase,
     app::{GroupKey, Hold},
     event::Detail,
     rare::Rare,
@@ -22,16 +25,11 @@ impl Partition {
     pub(super) fn gang_to_begin(&self, app: AppIx) -> Option<Cow<'_, Resource>> {
         let row = &self.apps[app];
         let ask = row.gang.placeholder_ask.as_deref().filter(|_| !row.gang.started)?;
-        let mut wanted = Cow::Borrowed(ask);
-        for row in row.allocs.keys().map(|alloc| &self.allocs[*alloc]) {
-            if row.spec.is_real_part() {
-                return None;
-            }
-            if row.spec.originator && !row.spec.task_group.is_empty() {
-                wanted = Cow::Owned(wanted.minus_known(&row.resource));
-            }
+        if row.gang.real_parts > 0 {
+            return None;
         }
-        Some(wanted)
+        let placed = row.gang.originators.iter().map(|alloc| &self.allocs[*alloc].resource);
+        Some(placed.fold(Cow::Borrowed(ask), |wanted, placed| Cow::Owned(wanted.minus_known(placed))))
     }
 
     /// What of a gang has to fit at once: all that was announced before it has begun, else what still waits.
@@ -84,9 +82,20 @@ impl Partition {
     }
 
     /// The asks of a group wait for room. Where one of their gang's placeholders is of no use, it goes first: true, and they may fit.
-    pub(super) fn gives_up_spare(&mut self, app: AppIx, key: &GroupKey, hold: Hold, cx: &mut Cx) -> bool {
-        let for_room = !matches!(hold, Hold::Gang | Hold::Failures | Hold::RequiredNode);
-        let Some(spare) = self.spare_placeholder(app).filter(|_| key.placeholder && for_room) else { return false };
+    /// What was `found` for another group that failed before in the same attempt holds for this one: it takes a walk over all that
+    /// the application has, and nothing of that changes while groups fail.
+    pub(super) fn gives_up_spare(
+        &mut self,
+        app: AppIx,
+        key: &GroupKey,
+        hold: Hold,
+        found: &mut Option<Option<AllocIx>>,
+        cx: &mut Cx,
+    ) -> bool {
+        if !key.placeholder || matches!(hold, Hold::Gang | Hold::Failures | Hold::RequiredNode) {
+            return false;
+        }
+        let Some(spare) = *found.get_or_insert_with(|| self.spare_placeholder(app)) else { return false };
         if self.allocs[spare].phase == Phase::Allocated {
             self.ask_back(spare, SPARE.into(), cx);
             return true;
@@ -106,20 +115,35 @@ impl Partition {
     fn spare_placeholder(&self, app: AppIx) -> Option<AllocIx> {
         let row = &self.apps[app];
         let ask = row.gang.placeholder_ask.as_deref().filter(|_| !row.allocated.is_zero())?;
-        let placed = || row.allocs.keys().map(|alloc| &self.allocs[*alloc]);
-        let mut parts = row.gang.awaited.clone();
-        // One that was told to go is none any more, unless a real part takes its place.
-        let counts = |part: &&Alloc| !part.spec.task_group.is_empty() && (!part.is_going() || part.link.is_some());
-        for part in placed().filter(counts) {
-            parts.add(&part.resource);
+        let (mut parts, mut groups) = (row.gang.awaited.clone(), BTreeSet::new());
+        let mut in_order = Vec::new();
+        let placed = row.allocs.keys().map(|alloc| &self.allocs[*alloc]);
+        for part in placed.filter(|part| !part.spec.task_group.is_empty()) {
+            // One that was told to go is none any more, unless a real part takes its place.
+            if !part.is_going() || part.link.is_some() {
+                parts.add(&part.resource);
+            }
+            let first = part.spec.originator && part.phase == Phase::Allocated && !part.placeholder_used;
+            if first && groups.insert(&*part.spec.task_group) {
+                in_order.push(&part.spec.task_group);
+            }
+        }
+        // What is spare comes on top of what was announced.
+        if in_order.is_empty() || !parts.ge_all(ask) {
+            return None;
         }
         let is_spare = |alloc: &AllocIx| parts.minus(&self.allocs[*alloc].resource).ge_all(ask);
-        let first = |part: &&Alloc| part.spec.originator && part.phase == Phase::Allocated && !part.placeholder_used;
-        let groups = placed().filter(first).map(|part| &part.spec.task_group);
-        groups.filter(|group| !group.is_empty()).find_map(|group| {
-            let waiting = self.gang(app).map(|(_, alloc)| *alloc);
-            let placed = row.gang.replaceable.get(group).into_iter().flatten().copied();
-            waiting.filter(|alloc| self.allocs[*alloc].spec.task_group == *group).chain(placed).find(is_spare)
+        // The first that waits of each group: all of them are walked once, however many originators there are.
+        let mut waiting = BTreeMap::new();
+        for alloc in self.gang(app).map(|(_, alloc)| *alloc) {
+            let group = &*self.allocs[alloc].spec.task_group;
+            if groups.contains(group) && !waiting.contains_key(group) && is_spare(&alloc) {
+                waiting.insert(group, alloc);
+            }
+        }
+        in_order.into_iter().find_map(|group| {
+            let placed = || row.gang.replaceable.get(group).into_iter().flatten().copied().find(is_spare);
+            waiting.get(&**group).copied().or_else(placed)
         })
     }
 

@@ -346,7 +346,11 @@ impl Partition {
             if row.app.ix() >= apps {
                 return Err(from.fail(format!("there is no application for {}", row.spec.key)));
             }
-            self.apps[row.app].by_seq.insert(row.seq, at);
+            let app = &mut self.apps[row.app];
+            app.by_seq.insert(row.seq, at);
+            if app.allocs.contains_key(&at) {
+                app.gang.written(|gang| gang.placed(at, &row.spec, true));
+            }
             // Ascending, as they were written.
             if hidden.binary_search(&at).is_err() {
                 self.keys.insert(self.keys.hash(row.app, &row.spec.key), at);

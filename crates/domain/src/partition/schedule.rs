@@ -149,6 +149,7 @@ impl Partition {
             return Outcome::Nothing;
         }
         let mut failed = self.failed_on_nodes(app);
+        let mut spare = None;
         loop {
             if self.apps[app].group_order.first_key_value().is_none() {
                 self.give_last_turns(app);
@@ -171,7 +172,7 @@ impl Partition {
                     self.block_group(app, &key);
                 }
                 Err(hold) => {
-                    if key.placeholder && self.gives_up_spare(app, &key, hold, cx) {
+                    if self.gives_up_spare(app, &key, hold, &mut spare, cx) {
                         return Outcome::Progress;
                     }
                     if matches!(hold, Hold::QueueQuota | Hold::ClusterFull | Hold::GangRoom)

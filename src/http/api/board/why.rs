@@ -286,7 +286,7 @@ impl Reason {
             Why::Placeholder { live } => Reason::new(
                 code,
                 format!(
-                    "It waits for a placeholder of task group {}, of which {live} {} left: it replaces one as soon as that is placed, \
+                    "It waits for a placeholder of task group {}, of which {live} {} left: it replaces one that is placed and was not told to go, \
                      and is placed as any other when the resource manager has confirmed that none is left.",
                     waiting.task_group,
                     are(*live as usize),

@@ -262,6 +262,7 @@ impl Partition {
                 app.allocated.add(&placement.resource);
             }
             app.allocs.insert(placement.alloc, ());
+            app.gang.written(|gang| gang.placed(placement.alloc, &self.allocs[placement.alloc].spec, true));
             self.allocations += 1;
             self.touch_app(placement.app);
             self.user_increase(placement.app, &placement.resource, cx);
@@ -323,6 +324,7 @@ impl Partition {
                 app.allocated.trim();
             }
             app.allocs.remove(&placement.alloc);
+            app.gang.written(|gang| gang.placed(placement.alloc, &self.allocs[placement.alloc].spec, false));
             self.allocations -= 1;
             self.touch_app(placement.app);
             self.user_decrease(placement.app, &placement.resource, cx);

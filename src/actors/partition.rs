@@ -73,9 +73,9 @@ const CHUNK: usize = 64;
 const SLICE: usize = 1024;
 /// How long parts of one request are applied before others have their turn.
 const PIECE: Duration = Duration::from_millis(1);
-/// Submissions, with their groups, that are applied together.
+/// Submissions, with their groups, that are applied together, or removals.
 const PART: usize = 64;
-/// Allocations and releases that are applied together.
+/// Allocations and releases, or nodes, that are applied together: what becomes one line of answers.
 const ENTRIES: usize = 256;
 /// Time of one slice at most.
 const SLICE_NANOS: u128 = 300_000;
@@ -258,7 +258,8 @@ impl PartitionActor {
         let began = Instant::now();
         let mut commands = std::mem::take(&mut batch.commands).into_iter();
         while let Some(command) = commands.next() {
-            let divides = matches!(command, Command::Applications { .. } | Command::Allocations { .. });
+            let divides =
+                matches!(command, Command::Nodes(_) | Command::Applications { .. } | Command::Allocations { .. });
             self.enter(command, now);
             if divides && commands.len() > 0 && began.elapsed() >= PIECE {
                 batch.commands = commands.collect();
@@ -573,11 +574,12 @@ pub(crate) fn is_of_operators(commands: &[Command]) -> bool {
     !commands.is_empty() && commands.iter().all(is)
 }
 
-/// A request is applied in small parts: submissions by their cost, which comes from their groups, then allocations and releases by
-/// their number.
+/// A request is applied in small parts: submissions by their cost, which comes from their groups, then removals, allocations and
+/// releases, and nodes by their number.
 fn in_parts(command: Command) -> Vec<Command> {
     let (new, remove) = match command {
-        Command::Applications { new, remove } if new.len() > 1 => (new, remove),
+        Command::Nodes(items) if items.len() > ENTRIES => return pieces(items, ENTRIES).map(Command::Nodes).collect(),
+        Command::Applications { new, remove } if new.len() > 1 || remove.len() > PART => (new, remove),
         Command::Allocations { allocations, releases } if allocations.len() + releases.len() > ENTRIES => {
             let (mut allocations, mut releases) = (allocations.into_iter(), releases.into_iter());
             let mut parts = Vec::with_capacity((allocations.len() + releases.len()) / ENTRIES + 1);
@@ -599,10 +601,22 @@ fn in_parts(command: Command) -> Vec<Command> {
             weight = 0;
         }
     }
-    if !(part.is_empty() && remove.is_empty()) {
-        commands.push(Command::Applications { new: part, remove });
+    let mut removals = pieces(remove, PART);
+    let first = removals.next().unwrap_or_default();
+    if !(part.is_empty() && first.is_empty()) {
+        commands.push(Command::Applications { new: part, remove: first });
     }
+    commands.extend(removals.map(|remove| Command::Applications { new: Vec::new(), remove }));
     commands
+}
+
+/// So many of them at a time, in their order.
+fn pieces<T>(items: Vec<T>, size: usize) -> impl Iterator<Item = Vec<T>> {
+    let mut items = items.into_iter();
+    std::iter::from_fn(move || {
+        let piece: Vec<T> = items.by_ref().take(size).collect();
+        (!piece.is_empty()).then_some(piece)
+    })
 }
 
 impl Actor for PartitionActor {
@@ -615,5 +629,43 @@ impl Actor for PartitionActor {
             self.changed(ctx);
             self.begin_journal(ctx);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{
+        command::{AddApplication, NodeAction, NodeItem},
+        sorted::Texts,
+    };
+
+    fn sizes(command: Command) -> Vec<(usize, usize)> {
+        let size = |part: &Command| match part {
+            Command::Nodes(items) => (items.len(), 0),
+            Command::Applications { new, remove } => (new.len(), remove.len()),
+            _ => (0, 0),
+        };
+        in_parts(command).iter().map(size).collect()
+    }
+
+    #[test]
+    fn what_goes_enters_in_small_parts_as_what_comes_does() {
+        let node = |i: usize| NodeItem {
+            id: format!("n{i}").into(),
+            action: NodeAction::Decommission,
+            capacity: None,
+            attributes: Texts::default(),
+        };
+        let request = |new: usize, remove: usize| Command::Applications {
+            new: (0..new).map(|_| AddApplication::default()).collect(),
+            remove: (0..remove).map(|i| format!("a{i}").into()).collect(),
+        };
+        assert_eq!(sizes(Command::Nodes((0..600).map(node).collect())), [(256, 0), (256, 0), (88, 0)]);
+        assert_eq!(sizes(request(0, 150)), [(0, 64), (0, 64), (0, 22)]);
+        assert_eq!(sizes(request(65, 65)), [(64, 0), (1, 64), (0, 1)]);
+        // A small one stays whole.
+        assert_eq!(sizes(request(1, 64)), [(1, 64)]);
+        assert_eq!(sizes(request(0, 0)), [(0, 0)]);
     }
 }

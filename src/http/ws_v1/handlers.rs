@@ -94,8 +94,9 @@ async fn answer(
             state.about(&asker, wanted, param(0), make).await
         }
         Endpoint::Node => {
-            let view = view().await?;
-            found(url::named(param(1), |id| nodes::node(&view, id)), "Node not found")
+            let id = param(1).to_owned();
+            let make = move |view: &View| found(url::named(&id, |id| nodes::node(view, id)), "Node not found");
+            state.about(&asker, wanted, param(0), make).await
         }
         Endpoint::QueueApplications => {
             let name = checks::unescape(param(1))?;

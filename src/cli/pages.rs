@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, Command, CommandFactory as _};
 use clap_complete::Shell;
 
-use super::{Cli, out};
+use super::{Cli, Misused, out};
 
 /// Options of `callboard completions`.
 #[derive(Args, Clone, Debug)]
@@ -53,7 +53,7 @@ fn find(words: &[String]) -> anyhow::Result<Command> {
             let known: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
             let known =
                 if known.is_empty() { "it has none".to_owned() } else { format!("there are: {}", known.join(", ")) };
-            anyhow::anyhow!("{name} has no command '{word}'; {known}")
+            anyhow::Error::new(Misused(format!("{name} has no command '{word}'; {known}").into()))
         })?;
         name = format!("{name} {word}");
     }

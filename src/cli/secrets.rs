@@ -36,7 +36,10 @@ pub fn hidden(text: &str, stand_in: impl Fn(&str) -> String) -> Cow<'_, str> {
     SECRET.replace_all(text, |found: &Captures<'_>| {
         let before = found.name("word").or(found.name("scheme")).map_or("", |before| before.as_str());
         let after = if found.name("scheme").is_some() { "@" } else { "" };
-        let (open, close) = found.name("value").map_or(("", ""), |value| quotes(value.as_str()));
+        let (open, close) = found.name("value").map_or(("", ""), |value| match quotes(value.as_str()) {
+            ("", _) => ("", closing(&text[..value.start()], value.as_str())),
+            quotes => quotes,
+        });
         format!("{before}{open}{}{close}{after}", stand_in(&found[0]))
     })
 }
@@ -49,6 +52,17 @@ fn quotes(value: &str) -> (&str, &str) {
     let (open, rest) = value.split_at(at + 1);
     let close = [open, &open[at..]].into_iter().find(|close| rest.ends_with(close));
     (open, close.unwrap_or_default())
+}
+
+/// So far before a value is looked for what it closes.
+const NEAR: usize = 1_000;
+
+/// The brackets and commas that a value without quotes ends with, where a bracket was opened before it: they stay, so that YAML is YAML afterwards.
+fn closing<'v>(before: &str, value: &'v str) -> &'v str {
+    let end = &value[value.trim_end_matches([',', '}', ']']).len()..];
+    let near = &before[before.floor_char_boundary(before.len().saturating_sub(NEAR))..];
+    let is_open = || near.matches(['{', '[']).count() > near.matches(['}', ']']).count();
+    if !end.is_empty() && is_open() { end } else { "" }
 }
 
 /// Whether what has this name is a secret.
@@ -83,6 +97,12 @@ mod tests {
             ("password=a,PW password=x;PW", "password=(secret) password=(secret)"),
             ("Server=h;Uid=u;Pwd=PW pwd: PW x", "Server=h;Uid=u;Pwd=(secret) pwd: (secret) x"),
             ("with eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.c2ln, x", "with (secret), x"),
+            (
+                "properties: {api.token: PW, a: {token: PW}, b: 1}",
+                "properties: {api.token: (secret), a: {token: (secret)}, b: 1}",
+            ),
+            ("{\n  api.token: PW}\nx", "{\n  api.token: (secret)}\nx"),
+            ("password=PW}] x", "password=(secret) x"),
             ("-----BEGIN PRIVATE KEY-----\nMII\n-----END PRIVATE KEY-----\nx", "(secret)\nx"),
             ("-----BEGIN PRIVATE KEY-----\nMII, cut off", "(secret)"),
         ] {

@@ -238,6 +238,7 @@ fn a_command_line_whose_parts_do_not_go_together_ends_as_one_that_cannot_be_read
         (&["cluster", "config", "set", "--force"], "--set <KEY=VALUE>"),
         (&["cluster", "export"], "--cluster says where etcd is"),
         (&["replay", "--trace", "openb", "--pods", "/no/such/file"], "add --nodes FILE"),
+        (&["man", "nope"], "callboard has no command 'nope'"),
         (&["simulate"], "--seed, --seeds or --case is wanted"),
         (&["token", "new", "--role", "viewer", "--name", "v", "--configures"], "--configures is for --role shim"),
     ] {

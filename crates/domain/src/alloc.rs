@@ -246,11 +246,6 @@ impl Alloc {
         self.released || self.preempted
     }
 
-    /// A placeholder that was told to go with TIMEOUT: one that is being replaced, or preempted, is another matter.
-    pub fn is_going_placeholder(&self) -> bool {
-        self.is_placeholder() && self.phase == Phase::Allocated && self.released && self.link.is_none()
-    }
-
     /// A placeholder, in any phase.
     pub fn is_placeholder(&self) -> bool {
         self.spec.placeholder

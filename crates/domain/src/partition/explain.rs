@@ -59,6 +59,8 @@ pub enum Why {
     Placeholder {
         /// Placeholders of the group that wait, or are placed and not being replaced.
         live: u64,
+        /// All of them were told to go.
+        leaving: bool,
     },
     /// So it would, and the shim refused it on so many nodes.
     Refused {
@@ -598,12 +600,12 @@ impl<'a> Explainer<'a> {
         (queue.path.clone(), queue.max.as_deref().cloned().unwrap_or_default(), queue.allocated.value(), promised)
     }
 
-    /// A real ask that replaces a placeholder, once the shim agrees.
     fn placeholder(&self, live: u64, ask: AllocIx) -> Why {
         let mut refusals = self.partition.refusals(ask);
-        let Some((_, said)) = refusals.next() else { return Why::Placeholder { live } };
-        let said = said.clone();
-        Why::Refused { live, nodes: 1 + refusals.count(), said }
+        let Some((_, said)) = refusals.next() else {
+            return Why::Placeholder { live, leaving: self.partition.placeholders_leave(ask) };
+        };
+        Why::Refused { live, said: said.clone(), nodes: 1 + refusals.count() }
     }
 
     /// What the nodes say to an ask: what they say to its size, and what the shim said of it.

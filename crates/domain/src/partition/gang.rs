@@ -96,9 +96,7 @@ impl Partition {
     /// A placeholder is gone: with the last of its group, real asks need not wait for one any more (R6.3, R6.7). Before, they
     /// would only be tried in vain.
     pub(super) fn rouse_gang(&mut self, app: AppIx, group: &str) {
-        let row = &self.apps[app];
-        let runs = row.state == AppState::Running;
-        if row.gang.task_groups.get(group).is_none_or(|group| group.replaceable_later(runs) == 0) {
+        if self.apps[app].gang.task_groups.get(group).is_none_or(|group| group.replaceable_later() == 0) {
             self.rouse_groups(app);
         }
     }
@@ -185,24 +183,6 @@ impl Partition {
         self.gangs = Default::default();
         for app in self.apps.keys() {
             self.gang_progress(app);
-            self.count_going(app);
-        }
-    }
-
-    /// Placeholders that were told to go, counted anew: earlier releases did not.
-    fn count_going(&mut self, app: AppIx) {
-        let row = &mut self.apps[app];
-        if row.gang.task_groups.is_empty() {
-            return;
-        }
-        row.gang.task_groups.values_mut().for_each(|group| group.going = 0);
-        for alloc in row.allocs.keys() {
-            let alloc = &self.allocs[*alloc];
-            if alloc.is_going_placeholder()
-                && let Some(group) = row.gang.task_groups.get_mut(&alloc.spec.task_group)
-            {
-                group.going += 1;
-            }
         }
     }
 
@@ -271,10 +251,10 @@ impl Partition {
         }
         let app_row = &mut self.apps[app];
         app_row.gang.swaps += 1;
-        let (app_id, runs) = (app_row.id.clone(), app_row.state == AppState::Running);
+        let app_id = app_row.id.clone();
         let mut counters = app_row.gang.task_groups.get_mut(&group);
         counters.iter_mut().for_each(|group| group.swapping += 1);
-        if counters.is_some_and(|group| group.replaceable_later(runs) == 0) {
+        if counters.is_some_and(|group| group.replaceable_later() == 0) {
             // SEEDS S32: no placeholder is left for the other real asks of the group.
             self.rouse_groups(app);
         }
@@ -571,19 +551,9 @@ impl Partition {
         let (app, key, group) = (row.app, row.spec.key.clone(), row.spec.task_group.clone());
         if row.is_placeholder() {
             self.not_replaceable(app, &group, alloc);
-            self.told_to_go(app, &group);
         }
         let app = self.apps[app].id.clone();
         self.send_release(Released { key, app, termination: Termination::Timeout, message, confirm: true }, cx);
-    }
-
-    /// A placeholder was told to go: real asks of its group do not wait for it any more, however long the shim takes to confirm it, in
-    /// an application that runs (seed 003, 170; SEEDS S32).
-    pub(super) fn told_to_go(&mut self, app: AppIx, group: &str) {
-        if let Some(counters) = self.apps[app].gang.task_groups.get_mut(group) {
-            counters.going += 1;
-        }
-        self.rouse_gang(app, group);
     }
 
     /// The shim reports an allocation of an application that fails or expires: everything of it goes (R6.22, SEEDS S6).

@@ -32,6 +32,13 @@ impl Partition {
         Some(placed.fold(Cow::Borrowed(ask), |wanted, placed| Cow::Owned(wanted.minus_known(placed))))
     }
 
+    /// No placeholder of this real ask's task group waits, and none may be replaced: those that are there were told to go.
+    pub(super) fn placeholders_leave(&self, ask: AllocIx) -> bool {
+        let row = &self.allocs[ask];
+        let gang = &self.apps[row.app].gang;
+        gang.pending_placeholders + gang.awaiting_shim == 0 && !gang.replaceable.contains_key(&row.spec.task_group)
+    }
+
     /// What of a gang has to fit at once: all that was announced before it has begun, else what still waits.
     pub(super) fn gang_total(&self, app: AppIx) -> Resource {
         self.gang_to_begin(app).map_or_else(|| self.apps[app].gang.awaited.clone(), Cow::into_owned)

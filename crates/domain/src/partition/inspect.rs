@@ -13,7 +13,7 @@ use crate::{
     app::{AskGroup, GroupKey},
     effect::{Callback, ContainerState},
     resources::{Resource, min_limit},
-    types::{AllocIx, AppIx, AppState, Nanos, QueueIx},
+    types::{AllocIx, AppIx, Nanos, QueueIx},
     ugm::Taken,
 };
 
@@ -277,8 +277,8 @@ impl Partition {
             }
             left = left.map(|l| l.minus_known(&ask.resource));
             user_left = user_left.map(|l| l.minus_known(&ask.resource));
-            let (group, runs) = (row.gang.task_groups.get(&ask.spec.task_group), row.state == AppState::Running);
-            let replaces = !ask.is_placeholder() && group.is_some_and(|group| group.replaceable_later(runs) > 0);
+            let group = row.gang.task_groups.get(&ask.spec.task_group);
+            let replaces = !ask.is_placeholder() && group.is_some_and(|group| group.replaceable_later() > 0);
             let known = ask.triggered_scale_up && !again;
             if ask.spec.required_node.is_none() && !known && !replaces && !self.has_claim(*alloc) {
                 found.asks.push(*alloc);

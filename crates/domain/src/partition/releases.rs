@@ -423,7 +423,6 @@ impl Partition {
         }
         self.refund(alloc, node, books, cx);
         let row = &mut self.allocs[alloc];
-        let going = row.is_going_placeholder();
         let asked = if row.preempted {
             Some(Termination::Preempted)
         } else if row.released {
@@ -452,7 +451,6 @@ impl Partition {
             let row = &mut self.apps[app];
             if let Some(group) = row.gang.task_groups.get_mut(&group) {
                 group.live = group.live.saturating_sub(1);
-                group.going = group.going.saturating_sub(u64::from(going));
             }
             if row.gang.placeholders == 0 {
                 self.last_placeholder_went(app);

@@ -241,7 +241,6 @@ impl Partition {
         ph.released = true;
         let (app, group, key, size) = (ph.app, ph.spec.task_group.clone(), ph.spec.key.clone(), ph.resource.clone());
         self.not_replaceable(app, &group, placeholder);
-        self.told_to_go(app, &group);
         let id = self.apps[app].id.clone();
         let wanted = self.allocs[real].resource.clone();
         // EVT-019

@@ -14,7 +14,7 @@ use crate::{
         resources::{Resource, ResourceType, clamp},
         types::Nanos,
         ugm::{LimitRefusal, Who},
-        words::plural,
+        words::{either, plural},
     },
     http::ws_v1::{json::Amounts, time_text},
     messages::rm::Halt,
@@ -283,10 +283,20 @@ impl Reason {
                     time_text(whole(*until))
                 ),
             ),
-            Why::Placeholder { live } => Reason::new(
+            Why::Placeholder { live, leaving: true } => Reason::new(
                 code,
                 format!(
-                    "It waits for a placeholder of task group {}, of which {live} {} left: it replaces one that is placed and was not told to go, \
+                    "It waits until the resource manager has confirmed that the {} of task group {} that {} told to go {} gone, and is placed as any other then.",
+                    plural(*live as usize, "placeholder"),
+                    waiting.task_group,
+                    either(live, "was", "were"),
+                    either(live, "has", "have"),
+                ),
+            ),
+            Why::Placeholder { live, .. } => Reason::new(
+                code,
+                format!(
+                    "It waits for a placeholder of task group {}, of which {live} {} left: it replaces one as soon as that is placed, \
                      and is placed as any other when the resource manager has confirmed that none is left.",
                     waiting.task_group,
                     are(*live as usize),

@@ -231,6 +231,10 @@ fn what_is_refused_of_a_gang_is_told_with_its_nodes_and_what_was_said() {
     let expected = "It is to replace a placeholder of task group g, of which 2 are left, and the resource manager refused it on 3 nodes: \
                     node(s) had a taint";
     assert_eq!((swap.code, &*swap.text), ("refused", expected));
+    let left = reason(&[("memory", 1)], Why::Placeholder { live: 2, leaving: true });
+    let expected = "It waits until the resource manager has confirmed that the 2 placeholders of task group g that were told to go \
+                    have gone, and is placed as any other then.";
+    assert_eq!((left.code, &*left.text), ("placeholder", expected));
     let nodes = |open| Nodes { refused: 2, open, refusal: Some(said()), ..Nodes::default() };
     let gang = reason(&[], Why::GangNodes(Arc::new(nodes(0))));
     let expected = "Of a gang that is placed all at once, for one placeholder 2 nodes with room were refused by the resource manager: \

@@ -110,6 +110,9 @@ pub struct PartitionActor {
     ended: Vec<oneshot::Sender<Standing>>,
     /// A slice is under way.
     slicing: bool,
+    /// What was tried in vain was cut into slices, and goes on before another request comes in: those that free something would
+    /// have it begin anew, and whoever is behind it would never be tried.
+    amid: bool,
     /// The snapshot that readers get, until something changes.
     snapshot: Option<Arc<Snapshot>>,
     timer: Option<(Nanos, SpawnHandle)>,
@@ -183,6 +186,7 @@ impl PartitionActor {
             again: Vec::new(),
             ended: Vec::new(),
             slicing: false,
+            amid: false,
             snapshot: None,
             timer: None,
             is_still: is_still.is_some(),
@@ -228,10 +232,11 @@ impl PartitionActor {
         }
     }
 
-    /// Applies the batches that have arrived, as long as no groups are being looked up.
+    /// Applies the batches that have arrived, as long as no groups are being looked up, and nothing else is in the middle.
     fn drain(&mut self, ctx: &mut Context<Self>) {
         while self.resolving.is_none()
             && self.rest.is_none()
+            && !self.amid
             && !self.is_ending()
             && let Some(batch) = self.inbox.pop_front()
         {
@@ -343,7 +348,7 @@ impl PartitionActor {
         ctx.spawn(async {}.into_actor(self).map(|(), actor, ctx| actor.slice(ctx)));
     }
 
-    /// Chunks of decisions until the slice is used up; then others have their turn.
+    /// Chunks of decisions, or of attempts in vain, until the slice is used up; then others have their turn.
     fn slice(&mut self, ctx: &mut Context<Self>) {
         self.slicing = false;
         if self.rest.is_some() {
@@ -352,12 +357,13 @@ impl PartitionActor {
         }
         let began = Instant::now();
         let (mut made, mut more) = (0, true);
+        self.amid = false;
         // Small where few callbacks may be undelivered, so that there are not many more than that.
         let [_, outward] = self.setup.budget.whole();
         let chunk = usize::try_from(outward / 8).unwrap_or(CHUNK).clamp(1, CHUNK);
         while more && made < SLICE && began.elapsed().as_nanos() < SLICE_NANOS {
             if !self.setup.budget.may_place() {
-                more = false;
+                (more, self.amid) = (false, false);
                 break;
             }
             let now = self.now();
@@ -367,8 +373,8 @@ impl PartitionActor {
             self.step(now);
             let done = self.partition.schedule(chunk, now, &mut self.effects);
             self.count();
-            made += done;
-            more = done == chunk;
+            made += done.made;
+            (more, self.amid) = (done.may_go_on(chunk), done.cut);
         }
         if let Some(recorder) = &mut self.recorder {
             recorder.took(began.elapsed());
@@ -389,6 +395,8 @@ impl PartitionActor {
             let yielded = tokio::task::yield_now().into_actor(self);
             ctx.spawn(yielded.map(|(), actor, ctx| actor.slice(ctx)));
         }
+        // What came in the middle of it.
+        self.drain(ctx);
     }
 
     /// What was made since the last time counts as undelivered from here on.
@@ -427,8 +435,8 @@ impl PartitionActor {
         if let Some(at) = next {
             let handle = ctx.run_later(self.clock.until(at), |actor, ctx| {
                 actor.timer = None;
-                // Within a request no time passes; it is armed again when all of that is there.
-                if actor.rest.is_none() {
+                // Within a request no time passes, nor amid attempts; it is armed again when all of that is there.
+                if actor.rest.is_none() && !actor.amid {
                     actor.apply(vec![Command::Tick], ctx);
                 }
             });

@@ -11,6 +11,7 @@ use callboard::{
         command::Command,
         digest::Digest,
         log::{Input, Reader, Step, Writer},
+        partition::Done,
         resources::{ResourceType, Types},
         types::Nanos,
     },
@@ -125,7 +126,7 @@ fn effects(order: impl IntoIterator<Item = &'static str>) -> String {
             for (n, input) in inputs.enumerate() {
                 let step = Step { at: now, input };
                 writer.step(&step);
-                if partition.replay(step, &mut effects) == 0 && n > 0 {
+                if partition.replay(step, &mut effects) == Done::default() && n > 0 {
                     break;
                 }
             }

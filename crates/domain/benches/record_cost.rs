@@ -100,7 +100,7 @@ fn main() {
             timed(&mut began[1], || partition.apply(command, at, &mut effects));
             let mut calls = 0;
             timed(&mut began[1], || {
-                while partition.schedule(64, at, &mut effects) == 64 {
+                while partition.schedule(64, at, &mut effects).may_go_on(64) {
                     calls += 1;
                 }
             });

@@ -55,7 +55,7 @@ fn full() -> Partition {
     partition.apply(applications(), NOW, fx);
     let allocations = (0..ASKS).map(ask).collect();
     partition.apply(Command::Allocations { allocations, releases: Vec::new() }, NOW, fx);
-    while partition.schedule(1024, NOW, fx) > 0 {}
+    while partition.schedule_at_once(1024, NOW, fx) > 0 {}
     assert_eq!(partition.allocations, 100_000);
     partition
 }

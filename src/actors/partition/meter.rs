@@ -315,7 +315,7 @@ mod tests {
         fn apply(&mut self, command: Command) {
             let mut effects = Vec::new();
             self.partition.apply(command, self.now, &mut effects);
-            while self.partition.schedule(64, self.now, &mut effects) > 0 {}
+            while self.partition.schedule_at_once(64, self.now, &mut effects) > 0 {}
             if self.partition.state == ObjectState::Stopped {
                 while self.partition.dismantle(64, self.now, &mut effects) {}
             }

@@ -170,7 +170,7 @@ impl<'t> Simulation<'t> {
         let mut any = false;
         for _ in 0..MOST_ROUNDS {
             let told = self.effects.len();
-            while self.partition.schedule(CHUNK, self.now, &mut self.effects) == CHUNK {}
+            while self.partition.schedule_at_once(CHUNK, self.now, &mut self.effects) == CHUNK {}
             self.observe(told);
             let mut items = Vec::new();
             for effect in self.effects.drain(..) {

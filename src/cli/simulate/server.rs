@@ -40,6 +40,7 @@ use crate::{
         command::{Command, PredicateAnswer, PredicateTerms},
         effect::{Callback, Effect},
         log::{Input, Step},
+        partition::Done,
         resources::Types,
         turns::Turns,
         types::{Nanos, Termination},
@@ -378,7 +379,7 @@ impl Server {
     }
 
     /// Something enters a partition.
-    fn enter(&mut self, at: usize, input: Input) -> usize {
+    fn enter(&mut self, at: usize, input: Input) -> Done {
         let live = &mut self.parts[at];
         let now = live.recorder.time(self.now);
         match &input {
@@ -391,13 +392,13 @@ impl Server {
         }
         let from = live.effects.len();
         let step = Step { at: now, input };
-        let made = live.partition.replay(step.clone(), &mut live.effects);
+        let done = live.partition.replay(step.clone(), &mut live.effects);
         live.effects[from..].iter().for_each(|effect| live.talks.take(effect, now));
         self.rules.step(&live.internal, &live.partition, &step, &live.effects[from..], &mut self.faults);
         if matches!(step.input, Input::Schedule { .. }) {
-            self.counts.decisions += made as u64;
+            self.counts.decisions += done.made as u64;
         }
-        made
+        done
     }
 
     /// Commands enter a partition, and what they make possible is placed.
@@ -426,9 +427,9 @@ impl Server {
             if !self.budget.may_place() {
                 break;
             }
-            let made = self.enter(at, Input::Schedule { max: self.chunk });
+            let done = self.enter(at, Input::Schedule { max: self.chunk });
             calls += 1;
-            if made < self.chunk {
+            if !done.may_go_on(self.chunk) {
                 let live = &self.parts[at];
                 self.rules.rested(&live.internal, &live.partition, self.now, &mut self.faults);
                 break;

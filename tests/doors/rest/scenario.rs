@@ -54,7 +54,7 @@ impl World {
         for _ in 0..(millis / 100).max(1) {
             self.now = self.now.plus(Nanos::from_millis(100));
             self.apply(Command::Tick);
-            self.partition.schedule(usize::MAX, self.now, &mut self.effects);
+            self.partition.schedule_at_once(usize::MAX, self.now, &mut self.effects);
         }
     }
 

@@ -385,7 +385,13 @@ impl World {
         if !self.idle {
             add(&|w| {
                 let mut effects = Vec::new();
-                w.idle = w.partition.schedule(1, NOW, &mut effects) == 0;
+                // A call that is cut leaves no other world.
+                w.idle = loop {
+                    let done = w.partition.schedule(1, NOW, &mut effects);
+                    if done.made > 0 || !done.cut {
+                        break done.made == 0;
+                    }
+                };
                 w.take(effects);
             });
         }

@@ -68,7 +68,7 @@ impl World {
     fn run(&mut self) {
         loop {
             let mut effects = Vec::new();
-            while self.p.schedule(64, self.now, &mut effects) > 0 {}
+            while self.p.schedule_at_once(64, self.now, &mut effects) > 0 {}
             self.take(effects);
             if self.questions.is_empty() {
                 return;
@@ -159,7 +159,7 @@ fn the_peak_leaves_out_what_the_shim_is_asked_about() {
     world.app("app-1", "alice", None);
     (0..10).for_each(|i| world.ask(Ask::new("app-1", &format!("k{i}"), 1)));
     let mut effects = Vec::new();
-    world.p.schedule(64, world.now, &mut effects);
+    world.p.schedule_at_once(64, world.now, &mut effects);
     world.take(effects);
     assert_eq!(world.questions.len(), 10);
     let question = world.questions.pop().expect("asked");
@@ -186,7 +186,7 @@ fn refused_everywhere(n: usize) -> u64 {
     let looks = looked(|| {
         loop {
             let mut effects = Vec::new();
-            while world.p.schedule(64, world.now, &mut effects) > 0 {}
+            while world.p.schedule_at_once(64, world.now, &mut effects) > 0 {}
             world.take(effects);
             let Some(question) = world.questions.pop() else { break };
             asked += question.nodes();

@@ -170,7 +170,7 @@ impl Env {
         self.run();
     }
 
-    /// Makes a step, and so does the twin; gives what [`Partition::replay`] gives.
+    /// Makes a step, and so does the twin; gives the number of decisions, or of other reasons to go on.
     pub fn step(&mut self, input: Input) -> usize {
         let effects = &mut Vec::new();
         let made = self.made(input, effects);
@@ -183,14 +183,14 @@ impl Env {
     pub fn made(&mut self, input: Input, effects: &mut Vec<Effect>) -> usize {
         let step = Step { at: self.now, input };
         let before = effects.len();
-        let made = self.partition.replay(step.clone(), effects);
+        let done = self.partition.replay(step.clone(), effects);
         if let Some(recorded) = &mut self.recorded {
             recorded.note(vec![step.clone()], &effects[before..], &self.partition);
         }
         if let Some(twin) = &mut self.twin {
             twin.follow(&self.partition, &step, effects);
         }
-        made
+        done.made.max(usize::from(done.cut))
     }
 
     /// The partition ends, so many items at a time.

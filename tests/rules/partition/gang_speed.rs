@@ -25,7 +25,7 @@ const NOW: Nanos = Nanos::from_secs(1_000);
 fn schedule(partition: &mut Partition) -> (usize, Vec<Effect>) {
     let (mut made, mut effects) = (0, Vec::new());
     loop {
-        let done = partition.schedule(64, NOW, &mut effects);
+        let done = partition.schedule_at_once(64, NOW, &mut effects);
         made += done;
         if done < 64 {
             return (made, effects);

@@ -20,6 +20,7 @@ mod gang_reserved;
 mod gang_rules;
 mod gang_speed;
 mod gang_stress;
+mod in_vain;
 mod life;
 mod linked;
 mod listed;

@@ -81,7 +81,7 @@ fn running(config: &LoadedConfig) -> Partition {
         let allocations = (0..ALLOCATIONS).map(ask).collect();
         p.apply(Command::Allocations { allocations, releases: Vec::new() }, NOW, &mut fx);
     }
-    while p.schedule(1024, NOW, &mut fx) > 0 {
+    while p.schedule_at_once(1024, NOW, &mut fx) > 0 {
         fx.clear();
     }
     assert_eq!(p.allocations as usize, PARENTS * LEAVES * ALLOCATIONS);

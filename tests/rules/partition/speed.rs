@@ -91,7 +91,7 @@ fn run(shape: &Shape) {
         added += batch;
         p.apply(Command::Allocations { allocations, releases: Vec::new() }, now, &mut fx);
         loop {
-            let done = p.schedule(64, now, &mut fx);
+            let done = p.schedule_at_once(64, now, &mut fx);
             made += fx.iter().filter(|e| matches!(e, Effect::Callback(Callback::New(_)))).count();
             events += fx.len();
             fx.clear();

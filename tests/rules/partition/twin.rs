@@ -7,6 +7,7 @@ use callboard::domain::{
     digest::Digest,
     effect::Effect,
     log::{Input, Reader, Step, Writer},
+    partition::Done,
     resources::Types,
     types::AllocIx,
 };
@@ -45,9 +46,26 @@ impl Twin {
             self.snapshots += 1;
             let saved = other.save();
             assert!(self.partition.save() == saved, "the snapshots differ after {step:?}");
+            check_cuts(other, step);
             self.partition = reloaded(other, &saved, &self.types);
         }
     }
+}
+
+/// One decision more is the same wherever what is tried in vain for it is cut.
+fn check_cuts(partition: &Partition, step: &Step) {
+    let (mut whole, mut cut) = (partition.clone(), partition.clone());
+    let (mut effects, mut made) = (Vec::new(), Vec::new());
+    let expected = whole.schedule_at_once(1, step.at, &mut effects);
+    let done = loop {
+        let done = cut.schedule(1, step.at, &mut made);
+        if !done.cut {
+            break done;
+        }
+    };
+    assert_eq!(done.made, expected, "after {step:?}");
+    assert_same(&effects, &made, step);
+    assert!(whole.save() == cut.save(), "cut into calls it is another partition after {step:?}");
 }
 
 /// The partition that was saved, after a look at what its bytes do not show.
@@ -81,7 +99,7 @@ fn assert_same(effects: &[Effect], made: &[Effect], step: &Step) {
 }
 
 /// One step of a partition, and of one that is read from its snapshot: both do the same. Gives what [`Partition::replay`] gives.
-pub fn step(partition: &mut Partition, step: Step, effects: &mut Vec<Effect>) -> usize {
+pub fn step(partition: &mut Partition, step: Step, effects: &mut Vec<Effect>) -> Done {
     let types = Types::default();
     let mut again = reloaded(partition, &partition.save(), &types);
     let (mut own, mut made) = (Vec::new(), Vec::new());

@@ -18,7 +18,7 @@
 //! writer.apply(&command, at);
 //! partition.apply(command, at, &mut effects);
 //! writer.schedule(64, at);
-//! partition.schedule(64, at, &mut effects);
+//! let _all_of_it = !partition.schedule(64, at, &mut effects).cut;
 //! digest.add(&effects);
 //! let record: (Vec<u8>, u64) = (writer.bytes().to_vec(), digest.finish());
 //!
@@ -55,6 +55,7 @@ use crate::{
     command::Command,
     conf::PartitionConf,
     effect::Effect,
+    partition::Done,
     resources::Types,
     types::Nanos,
 };
@@ -92,7 +93,7 @@ pub enum Input {
     Apply(Command),
     /// [`Partition::schedule`].
     Schedule {
-        /// Decisions at most.
+        /// Decisions at most, and attempts in vain.
         max: usize,
     },
     /// [`Partition::dismantle`].
@@ -152,15 +153,15 @@ pub fn effects_from_bytes(bytes: &[u8], types: &Types) -> Result<Vec<Effect>, Er
 }
 
 impl Partition {
-    /// Does once more what was done. The number of decisions; for [`Input::Dismantle`] 1 as long as something is left, else 0.
-    pub fn replay(&mut self, step: Step, effects: &mut Vec<Effect>) -> usize {
+    /// Does once more what was done. Gives what [`Partition::schedule`] gives; [`Input::Dismantle`] is cut as long as something is left.
+    pub fn replay(&mut self, step: Step, effects: &mut Vec<Effect>) -> Done {
         match step.input {
             Input::Apply(command) => {
                 self.apply(command, step.at, effects);
-                0
+                Done::default()
             }
             Input::Schedule { max } => self.schedule(max, step.at, effects),
-            Input::Dismantle { max } => usize::from(self.dismantle(max, step.at, effects)),
+            Input::Dismantle { max } => Done { made: 0, cut: self.dismantle(max, step.at, effects) },
         }
     }
 }

@@ -21,6 +21,10 @@ const OFTEN: u16 = 32;
 pub(crate) struct Cx<'a> {
     pub now: Nanos,
     pub fx: &'a mut Vec<Effect>,
+    /// What may still be tried in vain before the present call ends.
+    patience: usize,
+    /// The epoch in which the present step began.
+    pub epoch: u64,
     /// Internal name of the partition.
     partition: Arc<str>,
     empty: Arc<str>,
@@ -32,7 +36,39 @@ impl Cx<'_> {
     /// For a partition with this internal name.
     pub fn new<'a>(now: Nanos, fx: &'a mut Vec<Effect>, partition: &Arc<str>) -> Cx<'a> {
         let (partition, empty) = (Arc::from(&**partition), Arc::from(""));
-        Cx { now, fx, partition, empty, texts: Copies::default(), resources: Copies::default() }
+        Cx {
+            now,
+            fx,
+            patience: usize::MAX,
+            epoch: 0,
+            partition,
+            empty,
+            texts: Copies::default(),
+            resources: Copies::default(),
+        }
+    }
+
+    /// So much may be tried in vain.
+    pub fn with_patience(self, patience: usize) -> Self {
+        Cx { patience, ..self }
+    }
+
+    /// Something was tried in vain that counts so much.
+    pub fn tried(&mut self, weight: usize) {
+        self.patience = self.patience.saturating_sub(weight);
+    }
+
+    /// Enough was tried in vain.
+    pub fn is_spent(&self) -> bool {
+        self.patience == 0
+    }
+
+    /// What cannot be taken up again in the middle is tried to its end.
+    pub fn in_one_go<R>(&mut self, act: impl FnOnce(&mut Self) -> R) -> R {
+        let patience = std::mem::replace(&mut self.patience, usize::MAX);
+        let result = act(self);
+        self.patience = patience;
+        result
     }
 
     /// The effects of this, in `room` instead of among all others.

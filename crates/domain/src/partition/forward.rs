@@ -313,10 +313,13 @@ impl<'a> Forward<'a> {
                 return false;
             }
             let mut fx = Vec::new();
-            let made = self.partition.schedule(CHUNK.min(self.left), self.now, &mut fx);
-            self.left -= made;
+            let done = self.partition.schedule(CHUNK.min(self.left), self.now, &mut fx);
+            self.left -= done.made;
             self.take(fx);
-            if !self.answer() && made == 0 {
+            if done.cut {
+                continue;
+            }
+            if !self.answer() && done.made == 0 {
                 return watches && self.watched.is_empty();
             }
         }

@@ -68,6 +68,7 @@ pub use inspect::Demand;
 pub use overdue::Left;
 pub use parked::{Bar, Parked};
 pub use saved::{SAVED_FORMAT, Unreadable};
+pub use schedule::Done;
 pub use tables::Tables;
 
 use super::{

@@ -251,9 +251,13 @@ impl Partition {
             }
             self.questions.waiting.remove(&app);
             self.rouse_groups(app);
-            let outcome = self.try_app(app, cx);
+            let outcome = cx.in_one_go(|cx| self.try_app(app, cx));
             if outcome != Outcome::Nothing {
                 return Some(outcome);
+            }
+            cx.tried(1);
+            if cx.is_spent() {
+                return Some(Outcome::Cut);
             }
         }
         (!self.may_ask()).then_some(Outcome::Nothing)

@@ -157,7 +157,12 @@ impl Partition {
                 self.ripen_all_of(app);
             }
         }
+        let mut again = false;
         while let Some(alloc) = self.ripe.first(self.root) {
+            // The one before was tried in vain, and is not ripe any more.
+            if std::mem::replace(&mut again, true) && self.is_cut(1, cx) {
+                return Outcome::Cut;
+            }
             self.not_ripe(alloc);
             let app = self.allocs[alloc].app;
             if self.may_not_begin(app) {

@@ -426,7 +426,7 @@ mod tests {
         };
         let allocations = (1..6).map(ask).collect();
         partition.apply(Command::Allocations { allocations, releases: Vec::new() }, now, &mut effects);
-        assert!(partition.schedule(64, now, &mut effects) > 1);
+        assert!(partition.schedule_at_once(64, now, &mut effects) > 1);
         assert_eq!(partition.audit(), []);
         partition.save()
     }

@@ -15,6 +15,22 @@ use crate::{
 /// Entries in the log of an ask.
 const LOGGED: usize = 64;
 
+/// What a call did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Number of decisions.
+    pub made: usize,
+    /// It ended amid attempts in vain, of which it is to make no more: the next call goes on there.
+    pub cut: bool,
+}
+
+impl Done {
+    /// There may be more to do of at most `max` decisions at a time.
+    pub fn may_go_on(self, max: usize) -> bool {
+        self.cut || self.made >= max
+    }
+}
+
 /// What one step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -26,24 +42,47 @@ pub(super) enum Outcome {
     Preempted(usize),
     /// The next in order waits for the shim's answer about another; nothing after it is tried before.
     Waits,
+    /// So much was tried in vain that the rest has to wait for the next call: what was tried is out of the orders, and that call goes on
+    /// behind it.
+    Cut,
     /// Nothing can be done now.
     Nothing,
 }
 
 impl Partition {
-    /// Makes up to `max` decisions (placements, replacements, preemptions); fewer when nothing more can be done now. Gives
-    /// their number.
-    pub fn schedule(&mut self, max: usize, now: Nanos, effects: &mut Vec<Effect>) -> usize {
-        let cx = &mut Cx::new(now, effects, &self.internal);
-        let (mut made, mut waits) = (0, false);
+    /// Makes up to `max` decisions (placements, replacements, preemptions), and as many attempts in vain; fewer when nothing more can be
+    /// done now. Where it is cut, since there are more attempts to make, the next call goes on behind them, and all of them
+    /// together decide what one would that is not.
+    #[must_use]
+    pub fn schedule(&mut self, max: usize, now: Nanos, effects: &mut Vec<Effect>) -> Done {
+        self.make(max, max, now, effects)
+    }
+
+    /// Makes up to `max` decisions, however many attempts in vain that takes; fewer when nothing more can be done now. Gives their
+    /// number. It is for whoever has nobody to give way to, and records nothing.
+    pub fn schedule_at_once(&mut self, max: usize, now: Nanos, effects: &mut Vec<Effect>) -> usize {
+        self.make(max, usize::MAX, now, effects).made
+    }
+
+    fn make(&mut self, max: usize, patience: usize, now: Nanos, effects: &mut Vec<Effect>) -> Done {
+        let cx = &mut Cx::new(now, effects, &self.internal).with_patience(patience);
+        let (mut made, mut waits, mut cut) = (0, false, false);
         self.end_turn(cx);
         while made < max {
+            if cx.is_spent() {
+                cut = true;
+                break;
+            }
             self.settle();
             let outcome = self.step(cx);
             match outcome {
                 Outcome::Placed => made += 1,
                 Outcome::Preempted(asks) => made += asks,
-                Outcome::Progress => {}
+                Outcome::Progress => cx.tried(1),
+                Outcome::Cut => {
+                    cut = true;
+                    break;
+                }
                 Outcome::Nothing if self.begin_next_round() || self.reserve_for_wanting(cx) => {}
                 Outcome::Nothing if std::mem::take(&mut self.charged) && self.end_reservations_in_vain(false, cx) => {}
                 Outcome::Nothing => {
@@ -59,14 +98,28 @@ impl Partition {
                 }
             }
         }
-        self.settle_turn(waits, cx);
-        self.settle();
-        self.tell_allocated(cx);
+        if cut {
+            // The turn, and what is told of decisions in a row, are those of the calls that follow as well.
+            self.tell_changes(cx);
+            self.settle();
+        } else {
+            self.settle_turn(waits, cx);
+            self.settle();
+            self.tell_allocated(cx);
+        }
         self.plan_inspection(now);
-        made.min(max)
+        Done { made: made.min(max), cut }
+    }
+
+    /// Something was tried in vain that counts so much. True: that is enough, and what is left has its turn in the next call, which
+    /// goes on there: nothing has moved since the step began that would have it begin with something else.
+    pub(super) fn is_cut(&self, weight: usize, cx: &mut Cx) -> bool {
+        cx.tried(weight);
+        cx.is_spent() && self.epoch == cx.epoch
     }
 
     fn step(&mut self, cx: &mut Cx) -> Outcome {
+        cx.epoch = self.epoch;
         let root = &self.queues[self.root];
         // R5.4, R5.5
         if self.state == ObjectState::Stopped || root.max.is_none() || !root.pending.is_positive() {
@@ -86,7 +139,7 @@ impl Partition {
         // R6.12: replacements come first. Of the turns to ask the shim they leave one to another ask after each of their own.
         if self.questions.swapped_last {
             let outcome = self.try_queue(self.root, cx);
-            self.questions.swapped_last = outcome == Outcome::Waits;
+            self.questions.swapped_last = matches!(outcome, Outcome::Waits | Outcome::Cut);
             if outcome != Outcome::Nothing {
                 return outcome;
             }
@@ -107,6 +160,9 @@ impl Partition {
                 return outcome;
             }
             self.block_queue(child);
+            if self.is_cut(1, cx) {
+                return Outcome::Cut;
+            }
         }
         // A leaf that became a parent keeps its applications, and they wait until it is a leaf again (CFG-102).
         if !self.queues[queue].leaf || self.queue_gives_way(queue) {
@@ -133,6 +189,10 @@ impl Partition {
                 return outcome;
             }
             self.block_app(app);
+            // Those of a queue that gives way by now would not be taken up again.
+            if self.is_cut(1, cx) && !self.queue_gives_way(queue) {
+                return Outcome::Cut;
+            }
         }
         Outcome::Nothing
     }
@@ -149,8 +209,17 @@ impl Partition {
             return Outcome::Nothing;
         }
         let mut failed = self.failed_on_nodes(app);
-        let mut spare = None;
+        let (mut spare, mut again) = (None, false);
         loop {
+            // The group before was tried in vain, and is blocked. Those of an application that gives way by now would not be taken up
+            // again.
+            if std::mem::replace(&mut again, true)
+                && self.is_cut(1, cx)
+                && !self.app_gives_way(app)
+                && !self.queue_gives_way(self.apps[app].queue)
+            {
+                return Outcome::Cut;
+            }
             if self.apps[app].group_order.first_key_value().is_none() {
                 self.give_last_turns(app);
             }

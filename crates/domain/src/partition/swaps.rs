@@ -21,6 +21,9 @@ impl Partition {
                 return outcome;
             }
             self.swappable.remove(&app);
+            if self.is_cut(1, cx) {
+                return Outcome::Cut;
+            }
         }
         while let Some(real) = self.elsewhere.first(self.root) {
             if self.waits_for_turn(real) {
@@ -30,6 +33,9 @@ impl Partition {
             let outcome = self.try_swap_elsewhere(real, cx);
             if outcome != Outcome::Nothing {
                 return outcome;
+            }
+            if self.is_cut(1, cx) {
+                return Outcome::Cut;
             }
         }
         Outcome::Nothing
@@ -67,6 +73,10 @@ impl Partition {
             if self.apps[app].asking == 0 && self.apps[app].gang.replaced_up_to != tried {
                 self.apps[app].gang.replaced_up_to = tried;
             }
+            // Where it is noted up to which they were tried.
+            if self.is_cut(0, cx) && self.apps[app].asking == 0 {
+                return Outcome::Cut;
+            }
             let Some((order, real)) = next else { return Outcome::Nothing };
             if self.waits_for_turn(real) {
                 return Outcome::Waits;
@@ -77,6 +87,7 @@ impl Partition {
             }
             // A placeholder that another one is asked about with may be free for it again: that is noted where nothing is asked.
             tried = Some(order);
+            cx.tried(1);
         }
     }
 

@@ -42,7 +42,7 @@ impl Shadow {
         // would be room that there is not yet.
         let conf = PartitionConf { preemption: false, ..(**conf).clone() };
         again.apply(Command::Configure(conf.into()), now, effects);
-        again.schedule(LOOK, now, effects);
+        again.schedule_at_once(LOOK, now, effects);
         let before = charges(partition);
         // A new configuration ends a back-off, which is none of an ask that is forgotten.
         let backs_off = |app: &std::sync::Arc<str>| {

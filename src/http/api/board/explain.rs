@@ -441,7 +441,7 @@ mod tests {
         for asks in [vec![("runs", 8)], vec![("k5", 5), ("k6", 6)]] {
             let allocations = asks.into_iter().map(ask).collect();
             partition.apply(Command::Allocations { allocations, releases: Vec::new() }, at, fx);
-            while partition.schedule(64, at, fx) > 0 {}
+            while partition.schedule_at_once(64, at, fx) > 0 {}
         }
         let snapshot = Arc::new(Snapshot { epoch: 1, partition });
         (config, View { rm: "rm-1".into(), internal: "[rm-1]default".into(), shown: "default".into(), snapshot })

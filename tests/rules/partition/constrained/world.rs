@@ -185,7 +185,7 @@ impl World {
         let mut effects = Vec::new();
         let partition = &mut self.parts[part].partition;
         partition.apply(command, self.now, &mut effects);
-        while partition.schedule(64, self.now, &mut effects) > 0 {}
+        while partition.schedule_at_once(64, self.now, &mut effects) > 0 {}
         let (mut lines, mut words) = (Vec::new(), Vec::new());
         for effect in effects {
             match effect {

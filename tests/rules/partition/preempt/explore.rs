@@ -83,13 +83,18 @@ impl World {
         self.now = self.now.plus(step);
         self.apply(Command::Tick);
         let mut effects = Vec::new();
-        let step = Step { at: self.now, input: twin::schedule(1) };
         // Now and then beside one that is read from its snapshot.
         let beside = self.now.0 / STEP.0 % 5 == 0;
         let partition = &mut self.partition;
-        let made =
-            if beside { twin::step(partition, step, &mut effects) } else { partition.replay(step, &mut effects) };
-        self.idle = made == 0;
+        let done = loop {
+            let step = Step { at: self.now, input: twin::schedule(1) };
+            let done =
+                if beside { twin::step(partition, step, &mut effects) } else { partition.replay(step, &mut effects) };
+            if done.made > 0 || !done.cut {
+                break done;
+            }
+        };
+        self.idle = done.made == 0;
         self.take(&effects)
     }
 

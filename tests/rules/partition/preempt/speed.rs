@@ -62,7 +62,7 @@ fn five_thousand_preemptions() {
     p.apply(Command::Allocations { allocations: work, releases: Vec::new() }, now, &mut fx);
     let began = Instant::now();
     let mut placed = 0;
-    while let made @ 1.. = p.schedule(64, now, &mut fx) {
+    while let made @ 1.. = p.schedule_at_once(64, now, &mut fx) {
         placed += made;
         fx.clear();
     }
@@ -70,13 +70,13 @@ fn five_thousand_preemptions() {
     println!("filling:    {:>9.0} placements/s", placed as f64 / began.elapsed().as_secs_f64());
     let asks: Vec<_> = (0..NODES).map(|n| ask("a", n, 5)).collect();
     p.apply(Command::Allocations { allocations: asks, releases: Vec::new() }, now, &mut fx);
-    p.schedule(64, now, &mut fx);
+    p.schedule_at_once(64, now, &mut fx);
     now = now.plus(Nanos::from_secs(2));
     p.apply(Command::Tick, now, &mut fx);
     fx.clear();
     let began = Instant::now();
     let mut decided = 0;
-    while let made @ 1.. = p.schedule(64, now, &mut fx) {
+    while let made @ 1.. = p.schedule_at_once(64, now, &mut fx) {
         decided += made;
     }
     let seconds = began.elapsed().as_secs_f64();
@@ -97,7 +97,7 @@ fn five_thousand_preemptions() {
     let mut placed = 0;
     for releases in releases.chunks(64) {
         p.apply(Command::Allocations { allocations: Vec::new(), releases: releases.to_vec() }, now, &mut fx);
-        while let made @ 1.. = p.schedule(64, now, &mut fx) {
+        while let made @ 1.. = p.schedule_at_once(64, now, &mut fx) {
             placed += made;
         }
         fx.clear();
@@ -157,7 +157,7 @@ fn normal_work(preemption: bool) -> f64 {
     let hopeless = (0..1000).map(|n| ask("a", n, 120, None, false)).collect();
     p.apply(Command::Reservations(false), now, &mut fx);
     p.apply(Command::Allocations { allocations: hopeless, releases: Vec::new() }, now, &mut fx);
-    p.schedule(64, now, &mut fx);
+    p.schedule_at_once(64, now, &mut fx);
     let (began, first) = (Instant::now(), now.plus(Nanos::from_secs(3)));
     let mut made = 0;
     while began.elapsed().as_secs() < 2 {
@@ -174,7 +174,7 @@ fn normal_work(preemption: bool) -> f64 {
             .collect();
         p.apply(Command::Tick, now, &mut fx);
         p.apply(Command::Allocations { allocations: asks, releases: Vec::new() }, now, &mut fx);
-        while let placed @ 1.. = p.schedule(64, now, &mut fx) {
+        while let placed @ 1.. = p.schedule_at_once(64, now, &mut fx) {
             made += placed;
         }
         p.apply(Command::Allocations { allocations: Vec::new(), releases }, now, &mut fx);

@@ -45,7 +45,7 @@ fn running(queues: &str, apps: &[(&str, &str, &str, i64)]) -> Partition {
         };
         let allocations = vec![AllocationItem { app: (*id).into(), node: None, spec: Arc::new(spec) }];
         partition.apply(Command::Allocations { allocations, releases: Vec::new() }, now, &mut fx);
-        while partition.schedule(64, now, &mut fx) > 0 {}
+        while partition.schedule_at_once(64, now, &mut fx) > 0 {}
     }
     partition
 }

@@ -24,6 +24,8 @@ const VISITS: u64 = 50_000;
 /// Placeholders for which atomic gangs may look for nodes in vain in a cycle, all of them together; one that looks for more is
 /// paid for by the cycles that follow. It is a tenth of the time at most.
 const FITS: u64 = 2_000;
+/// What an attempt in vain counts among all that is tried in vain in a call.
+pub(super) const WEIGHT: usize = 8;
 /// Asks of a group that are told so where their leaf has no attempt left.
 const TOLD: usize = 100;
 /// Decisions of one step.
@@ -146,6 +148,7 @@ impl Partition {
                 Tried::Done => made += 1,
                 Tried::Asked => asked = true,
                 Tried::Failed { visits } => {
+                    cx.tried(WEIGHT);
                     self.search.visits += visits;
                     self.queues[queue].attempts.1 += 1;
                     again = again.min(cx.now.plus(AGAIN));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     super::{Cx, Partition, books::Trial, schedule::Outcome},
+    attempt::WEIGHT,
     gap,
     harm::Candidate,
     helps, is_preemptable, wanted,
@@ -54,6 +55,7 @@ impl Partition {
         let chosen = Trial::of(self).least_harm_on_node(missing, &candidates, true, &mut { STEPS });
         let Some((_, victims)) = chosen else {
             self.no_victim_there(alloc, node, cx);
+            cx.tried(WEIGHT);
             return Outcome::Nothing;
         };
         let key = self.allocs[alloc].spec.key.clone();

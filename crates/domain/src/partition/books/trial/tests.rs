@@ -53,7 +53,7 @@ fn world(policy: &str, nodes: &[Size], asks: &[Size]) -> Partition {
     };
     let allocations = asks.iter().enumerate().map(ask).collect();
     partition.apply(Command::Allocations { allocations, releases: Vec::new() }, NOW, &mut fx);
-    while partition.schedule(64, NOW, &mut fx) > 0 {}
+    while partition.schedule_at_once(64, NOW, &mut fx) > 0 {}
     partition
 }
 

@@ -257,17 +257,25 @@ impl PartitionActor {
         self.go_on(now, batch, ctx);
     }
 
-    /// Applies what is left of a request. Others on this thread have their turn where it takes long; nothing leaves meanwhile, so
-    /// that all of it is in one record.
+    /// Applies what is left of a request, or of what is due. Others on this thread have their turn where it takes long; of a request
+    /// nothing leaves meanwhile, so that all of it is in one record.
     fn go_on(&mut self, now: Nanos, mut batch: Commands, ctx: &mut Context<Self>) {
         let began = Instant::now();
-        let mut commands = std::mem::take(&mut batch.commands).into_iter();
-        while let Some(command) = commands.next() {
+        let mut commands: VecDeque<_> = std::mem::take(&mut batch.commands).into();
+        while let Some(command) = commands.pop_front() {
+            let ticks = matches!(command, Command::Tick);
             let divides =
                 matches!(command, Command::Nodes(_) | Command::Applications { .. } | Command::Allocations { .. });
             self.enter(command, now);
-            if divides && commands.len() > 0 && began.elapsed() >= PIECE {
-                batch.commands = commands.collect();
+            if ticks && self.partition.is_due(now) {
+                commands.push_front(Command::Tick);
+            }
+            if (divides || ticks) && !commands.is_empty() && began.elapsed() >= PIECE {
+                if ticks && batch.permit.is_none() {
+                    self.snapshot = None;
+                    self.route();
+                }
+                batch.commands = commands.into();
                 self.rest = Some((now, batch));
                 let yielded = tokio::task::yield_now().into_actor(self);
                 ctx.spawn(yielded.map(|(), actor, ctx| {
@@ -285,7 +293,7 @@ impl PartitionActor {
         self.entered(batch, ctx);
     }
 
-    /// Applies at once what is left of a request.
+    /// Applies at once what is left of a request; what is due and is left then, the timer goes on with.
     fn finish(&mut self, ctx: &mut Context<Self>) {
         let Some((now, mut batch)) = self.rest.take() else { return };
         for command in std::mem::take(&mut batch.commands) {
@@ -317,6 +325,8 @@ impl PartitionActor {
         let answer = self.ugm.send(Resolve(commands)).into_actor(self).map(|commands, actor, ctx| {
             let Some(mut batch) = actor.resolving.take() else { return };
             batch.commands = commands.unwrap_or_default();
+            // What is due may be half done.
+            actor.finish(ctx);
             actor.submit(batch, ctx);
             actor.drain(ctx);
         });
@@ -437,7 +447,9 @@ impl PartitionActor {
                 actor.timer = None;
                 // Within a request no time passes, nor amid attempts; it is armed again when all of that is there.
                 if actor.rest.is_none() && !actor.amid {
-                    actor.apply(vec![Command::Tick], ctx);
+                    let (now, tick) = (actor.now(), Commands::of(actor.setup.epoch, vec![Command::Tick]));
+                    actor.go_on(now, tick, ctx);
+                    actor.drain(ctx);
                 }
             });
             self.timer = Some((at, handle));

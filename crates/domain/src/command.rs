@@ -29,7 +29,8 @@ pub enum Command {
     },
     /// A new configuration, which was checked when it was read: all of it is taken over.
     Configure(Arc<PartitionConf>),
-    /// Time has come to `now`: deadlines fall due.
+    /// Time has come to `now`: deadlines fall due, so many of them at once ([`DUE`](crate::partition::DUE)) while any is left
+    /// ([`Partition::is_due`](crate::Partition::is_due)).
     Tick,
     /// The shim answered a predicate question, or did not in time.
     Predicate(PredicateAnswer),

@@ -113,7 +113,9 @@ impl<'t> Simulation<'t> {
         while let Some(due) = self.partition.next_deadline().filter(|due| *due <= at) {
             self.now = self.now.max(due);
             self.record.clock = Millis(self.now.0 / 1_000_000);
-            self.apply(Command::Tick);
+            while self.partition.is_due(self.now) {
+                self.apply(Command::Tick);
+            }
             if self.settle()? {
                 self.record.sample();
             }

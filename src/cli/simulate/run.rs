@@ -21,6 +21,7 @@ use crate::{
     actors::resolvers::ldap::Found,
     domain::{
         command::Command,
+        log::Input,
         types::{Nanos, Termination},
     },
     messages::{
@@ -332,7 +333,13 @@ impl Run<'_> {
             } else {
                 for at in 0..self.server.parts.len() {
                     if self.server.parts[at].partition.next_deadline().is_some_and(|at| at <= now) {
-                        self.server.commands(at, vec![Command::Tick], None);
+                        // All that is due, in parts, each of which is a record.
+                        self.server.enter(at, Input::Apply(Command::Tick));
+                        while self.server.parts[at].partition.is_due(now) {
+                            self.server.route(at);
+                            self.server.enter(at, Input::Apply(Command::Tick));
+                        }
+                        self.server.slice(at);
                     }
                 }
             }

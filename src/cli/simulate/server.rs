@@ -379,7 +379,7 @@ impl Server {
     }
 
     /// Something enters a partition.
-    fn enter(&mut self, at: usize, input: Input) -> Done {
+    pub(super) fn enter(&mut self, at: usize, input: Input) -> Done {
         let live = &mut self.parts[at];
         let now = live.recorder.time(self.now);
         match &input {

@@ -3,6 +3,7 @@
 //! what comes then may come in the same request.
 
 mod between;
+mod due;
 mod elsewhere;
 mod queues;
 mod releases;

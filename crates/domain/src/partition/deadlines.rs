@@ -61,17 +61,35 @@ pub(super) const CYCLE: Nanos = Nanos::from_millis(100);
 /// From the moment at which a first queue may go until all that may are cleaned away (QUE-010).
 const CLEAN: Nanos = Nanos::from_secs(10);
 const SWEEP: Nanos = Nanos::from_secs(24 * 3600);
+/// Of what is due one [`Command::Tick`] does so many at most: what one request changed falls due in one moment, however much it was.
+///
+/// [`Command::Tick`]: crate::command::Command::Tick
+pub const DUE: usize = 64;
 
 impl Partition {
     pub(super) fn start_periodic(&mut self, now: Nanos) {
         self.deadlines.add(now.plus(SWEEP), Deadline::Sweep);
     }
 
-    /// Does everything that has fallen due.
+    /// Of what has fallen due there is something left to do: another [`Command::Tick`] does it.
+    ///
+    /// [`Command::Tick`]: crate::command::Command::Tick
+    pub fn is_due(&self, now: Nanos) -> bool {
+        self.next_deadline().is_some_and(|next| next <= due_at(now))
+    }
+
+    /// Does what has fallen due, [`DUE`] of it at most.
     pub(super) fn tick(&mut self, cx: &mut Cx) {
-        let due = if crate::planted!("timer-late") { cx.now.minus(Nanos(1)) } else { cx.now };
-        self.expire_ended(due, cx);
-        while let Some(deadline) = self.deadlines.pop(due) {
+        self.tick_some(DUE, cx);
+    }
+
+    fn tick_some(&mut self, most: usize, cx: &mut Cx) {
+        let due = due_at(cx.now);
+        let mut left = self.expire_ended(due, most, cx);
+        while left > 0
+            && let Some(deadline) = self.deadlines.pop(due)
+        {
+            left -= 1;
             match deadline {
                 Deadline::State { app, timer } => self.state_timer(app, timer, cx),
                 Deadline::Placeholder { app, timer } => self.placeholder_timer(app, timer, cx),
@@ -152,6 +170,11 @@ impl Partition {
     }
 }
 
+/// What is due by then.
+fn due_at(now: Nanos) -> Nanos {
+    if crate::planted!("timer-late") { now.minus(Nanos(1)) } else { now }
+}
+
 list!(Deadlines { rows, set });
 variants!(Deadline {
     1 State { app, timer },
@@ -166,3 +189,116 @@ variants!(Deadline {
     12 Quotas,
     13 Review,
 });
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        alloc::AskSpec,
+        command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem, ReleaseItem},
+        config,
+        effect::Effect,
+        partition::states::TERMINATED,
+        resources::Resource,
+        types::Termination,
+    };
+
+    const CONFIG: &str = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]";
+    const APPS: usize = 3 * DUE - 10;
+
+    fn callbacks(effects: &[Effect]) -> Vec<String> {
+        let callbacks = effects.iter().filter(|effect| matches!(effect, Effect::Callback(_)));
+        callbacks.map(|effect| format!("{effect:?}")).collect()
+    }
+
+    /// Applications each of which had one allocation: gone with one request, or a placeholder of a gang that is not complete.
+    fn partition(gangs: bool, now: Nanos) -> Partition {
+        let mut fx = Vec::new();
+        let conf = config::load(CONFIG).expect("valid").partitions[0].clone();
+        let mut partition = Partition::new("rm-1".into(), "[rm-1]default".into(), conf, now, &mut fx);
+        let node = NodeItem {
+            id: "n1".into(),
+            action: NodeAction::Create,
+            capacity: Some(Resource::of(&[("memory", 1_000_000)])),
+            attributes: Default::default(),
+        };
+        partition.apply(Command::Nodes(vec![node]), now, &mut fx);
+        let size = |n| Resource::of(&[("memory", n)]);
+        let app = |n: usize| AddApplication {
+            id: format!("app-{n}").into(),
+            queue: "root.a".into(),
+            user: "alice".into(),
+            groups: Some(Arc::from([])),
+            placeholder_ask: gangs.then(|| size(2)),
+            timeout_millis: if gangs { 30_000 } else { 0 },
+            ..AddApplication::default()
+        };
+        partition.apply(Command::Applications { new: (0..APPS).map(app).collect(), remove: Vec::new() }, now, &mut fx);
+        let ask = |n: usize| {
+            let task_group = if gangs { "workers".into() } else { Arc::default() };
+            let resource = Arc::new(size(1));
+            let spec = AskSpec { key: "k".into(), resource, task_group, placeholder: gangs, ..AskSpec::default() };
+            AllocationItem { app: format!("app-{n}").into(), node: None, spec: Arc::new(spec) }
+        };
+        let allocations = (0..APPS).map(ask).collect();
+        partition.apply(Command::Allocations { allocations, releases: Vec::new() }, now, &mut fx);
+        while partition.schedule_at_once(64, now, &mut fx) > 0 {}
+        assert_eq!(partition.allocations, APPS as u64);
+        if !gangs {
+            let release = |n: usize| ReleaseItem {
+                app: format!("app-{n}").into(),
+                key: "k".into(),
+                termination: Termination::StoppedByRm,
+            };
+            let releases = (0..APPS).map(release).collect();
+            partition.apply(Command::Allocations { allocations: Vec::new(), releases }, now, &mut fx);
+        }
+        partition
+    }
+
+    /// What is due is done in parts, and comes to the same as all of it at once. Gives what one part tells at most.
+    fn in_parts(partition: &mut Partition, now: Nanos) -> usize {
+        let (mut whole, mut told) = (partition.clone(), Vec::new());
+        let internal = whole.internal.clone();
+        let cx = &mut Cx::new(now, &mut told, &internal);
+        whole.tick_some(usize::MAX, cx);
+        whole.tell_changes(cx);
+        whole.settle();
+        whole.tell_allocated(cx);
+        whole.plan_inspection(now);
+        let (mut in_parts, mut most) = (Vec::new(), 0);
+        while partition.is_due(now) {
+            let mut part = Vec::new();
+            partition.apply(Command::Tick, now, &mut part);
+            let part = callbacks(&part);
+            most = most.max(part.len());
+            in_parts.extend(part);
+        }
+        assert_eq!(in_parts, callbacks(&told));
+        assert!(partition.save() == whole.save(), "the partitions differ");
+        assert_eq!(partition.audit(), []);
+        most
+    }
+
+    #[test]
+    fn what_falls_due_in_one_moment_is_done_in_parts() {
+        let began = Nanos::from_secs(1_000_000);
+        let mut completing = partition(false, began);
+        let now = began.plus(Nanos::from_secs(30));
+        assert!(completing.is_due(now));
+        assert_eq!(in_parts(&mut completing, now), DUE);
+        assert_eq!(completing.terminated.len(), APPS);
+        let now = now.plus(TERMINATED);
+        // The daily sweep is due before them.
+        assert!(in_parts(&mut completing, now) <= DUE);
+        assert!(completing.terminated.values().all(|app| app.state == AppState::Expired));
+
+        let mut gangs = partition(true, began);
+        let now = began.plus(Nanos::from_secs(30));
+        // A release and a change of the state of each.
+        assert!((DUE..=2 * DUE).contains(&in_parts(&mut gangs, now)));
+        assert!(gangs.apps.values().all(|app| app.state == AppState::Resuming));
+    }
+}

@@ -61,16 +61,21 @@ impl Partition {
         }
     }
 
-    pub(super) fn expire_ended(&mut self, now: Nanos, cx: &mut Cx) {
+    /// Lets those expire whose time has come, so many at most; gives how many more may.
+    pub(super) fn expire_ended(&mut self, now: Nanos, most: usize, cx: &mut Cx) -> usize {
         let is_due = |rows: &imbl::OrdSet<(Nanos, Arc<str>)>| {
             rows.get_min().is_some_and(|(finished, _)| finished.plus(TERMINATED) <= now)
         };
-        while is_due(&self.ended.terminated) {
+        let mut left = most;
+        while left > 0 && is_due(&self.ended.terminated) {
+            left -= 1;
             self.expire_terminated(true, cx);
         }
-        while is_due(&self.ended.rejected) {
+        while left > 0 && is_due(&self.ended.rejected) {
+            left -= 1;
             self.expire_rejected(true, cx);
         }
+        left
     }
 
     /// The oldest expires; it is shown so until expired ones are forgotten (R3.48), where it `stays`.

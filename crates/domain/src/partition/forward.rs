@@ -340,7 +340,7 @@ impl<'a> Forward<'a> {
             };
             self.advance(next);
             self.left = self.left.saturating_sub(1);
-            if self.partition.next_deadline().is_some_and(|due| due <= self.now) {
+            while self.partition.is_due(self.now) {
                 self.apply(Command::Tick);
             }
             self.end();

@@ -63,6 +63,7 @@ use std::sync::Arc;
 
 pub use audit::Finding;
 pub use books::{Amount, Books, Placement, Reason};
+pub use deadlines::DUE;
 pub use explain::{Explainer, KeptFor, Nodes, Unfit, Waiting, Why};
 pub use inspect::Demand;
 pub use overdue::Left;

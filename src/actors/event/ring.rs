@@ -17,6 +17,8 @@ use crate::domain::{
 pub const BLOCK: usize = 8_192;
 /// Batches below this are gathered, and this is how large such a block may grow.
 const GATHER: usize = 512;
+/// Points that are kept: without events, with which they would go, nothing else bounds them.
+const POINTS: usize = 10_000;
 
 /// See the module.
 pub struct Ring {
@@ -49,10 +51,14 @@ impl Ring {
         self.before.as_mut()
     }
 
-    /// Remembers a point before the next event, where usage is kept.
+    /// Remembers a point before the next event, where usage is kept. Of more than [`POINTS`] the oldest goes, with the events before
+    /// it.
     pub fn point(&mut self, point: UsagePoint) {
         if self.before.is_some() {
             self.points.push_back(Arc::new(UsagePoint { id: self.next, ..point }));
+            if self.points.len() > POINTS {
+                self.pass_point();
+            }
         }
     }
 
@@ -114,22 +120,30 @@ impl Ring {
 
     fn trim(&mut self) {
         let lowest = self.lowest.max(self.next.saturating_sub(self.capacity));
+        while self.points.front().is_some_and(|point| point.id < lowest) {
+            self.pass_point();
+        }
+        self.forget(lowest);
+    }
+
+    /// The oldest point, and the events before it, are of before.
+    fn pass_point(&mut self) {
+        let Some(point) = self.points.pop_front() else { return };
+        self.forget(point.id);
         if let Some(usage) = &mut self.before {
-            let mut from = self.lowest;
-            loop {
-                let is_before = self.points.front().is_some_and(|point| point.id < lowest);
-                let point = if is_before { self.points.pop_front() } else { None };
-                let to = point.as_ref().map_or(lowest, |point| point.id);
-                let gone = self.blocks.iter().take_while(|block| block.first < to);
-                let gone = gone.filter_map(|block| EventSlice::of(block, from, to));
-                gone.for_each(|slice| slice.events().iter().for_each(|event| usage.apply(event)));
-                let Some(point) = point else { break };
-                usage.pass(&point);
-                from = to;
-            }
+            usage.pass(&point);
+        }
+    }
+
+    /// Shows no event below this id any more.
+    fn forget(&mut self, lowest: u64) {
+        if let Some(usage) = &mut self.before {
+            let gone = self.blocks.iter().take_while(|block| block.first < lowest);
+            let gone = gone.filter_map(|block| EventSlice::of(block, self.lowest, lowest));
+            gone.for_each(|slice| slice.events().iter().for_each(|event| usage.apply(event)));
         }
         self.lowest = lowest;
-        while self.blocks.front().is_some_and(|block| block.end() <= self.lowest) {
+        while self.blocks.front().is_some_and(|block| block.end() <= lowest) {
             self.blocks.pop_front();
         }
     }
@@ -153,7 +167,13 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::actors::event::testing::{event, ids, numbers};
+    use crate::{
+        actors::event::{
+            testing::{event, ids, numbers},
+            usage::begin,
+        },
+        domain::{resources::Resource, types::Nanos, ugm::Who, usage::UsageKey},
+    };
 
     fn ring(capacity: u64, batches: &[usize]) -> Ring {
         let mut ring = Ring::new(0, capacity);
@@ -233,6 +253,32 @@ mod tests {
         let large = ring(100_000, &[3 * BLOCK + 1]);
         assert_eq!(large.blocks.len(), 4);
         assert_eq!(ids(&large.range(0, u64::MAX)).len(), 3 * BLOCK + 1);
+    }
+
+    #[test]
+    fn points_without_events_are_bounded() {
+        let mut ring = ring(100, &[3]);
+        ring.keep_usage();
+        let key = |n: usize| UsageKey {
+            partition: "[rm-1]default".into(),
+            who: Who::User,
+            name: format!("u{n}").into(),
+            queue: "root.a".into(),
+        };
+        let size = Resource::of(&[("memory", 5)]);
+        for n in 0..POINTS + 2 {
+            ring.point(begin(vec![(key(n), size.clone())], Nanos(1)));
+        }
+        let first = ring.points().next().map(|point| point.rows.clone());
+        assert_eq!((ring.points().count(), first), (POINTS, Some(vec![(key(2), size.clone())])));
+        // What went is still counted, and so would be the events before it.
+        assert_eq!(ring.usage_before().unwrap().rows(), [(key(0), size.clone()), (key(1), size)]);
+        assert_eq!((ring.lowest(), ring.next()), (3, 3));
+        ring.push((3..5).map(event).collect());
+        assert_eq!(held(&ring, 3, 10), [3, 4]);
+        ring.resize(1);
+        assert_eq!((ring.points().count(), held(&ring, 4, 10)), (0, vec![4]));
+        assert_eq!(ring.usage_before().unwrap().rows().len(), POINTS + 2);
     }
 
     #[test]

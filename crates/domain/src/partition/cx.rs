@@ -32,6 +32,22 @@ pub(crate) struct Cx<'a> {
     resources: Copies<Resource, 4>,
 }
 
+/// What a call of [`Partition::schedule`](super::Partition::schedule) did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Number of decisions.
+    pub made: usize,
+    /// It ended amid attempts in vain, of which it is to make no more: the next call goes on there.
+    pub cut: bool,
+}
+
+impl Done {
+    /// There may be more to do of at most `max` decisions at a time.
+    pub fn may_go_on(self, max: usize) -> bool {
+        self.cut || self.made >= max
+    }
+}
+
 impl Cx<'_> {
     /// For a partition with this internal name.
     pub fn new<'a>(now: Nanos, fx: &'a mut Vec<Effect>, partition: &Arc<str>) -> Cx<'a> {

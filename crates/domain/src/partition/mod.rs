@@ -63,13 +63,13 @@ use std::sync::Arc;
 
 pub use audit::Finding;
 pub use books::{Amount, Books, Placement, Reason};
+pub use cx::Done;
 pub use deadlines::DUE;
 pub use explain::{Explainer, KeptFor, Nodes, Unfit, Waiting, Why};
 pub use inspect::Demand;
 pub use overdue::Left;
 pub use parked::{Bar, Parked};
 pub use saved::{SAVED_FORMAT, Unreadable};
-pub use schedule::Done;
 pub use tables::Tables;
 
 use super::{

@@ -2,7 +2,7 @@
 //! else in the order of queues, applications, asks and nodes. Each step makes the decision that the rules make; only what
 //! is known to be impossible is not looked at.
 
-use super::{Cx, Partition, Placement, Reason};
+use super::{Cx, Done, Partition, Placement, Reason};
 use crate::{
     alloc::{LogEntry, Phase},
     app::{GroupKey, Hold},
@@ -14,22 +14,6 @@ use crate::{
 
 /// Entries in the log of an ask.
 const LOGGED: usize = 64;
-
-/// What a call did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Done {
-    /// Number of decisions.
-    pub made: usize,
-    /// It ended amid attempts in vain, of which it is to make no more: the next call goes on there.
-    pub cut: bool,
-}
-
-impl Done {
-    /// There may be more to do of at most `max` decisions at a time.
-    pub fn may_go_on(self, max: usize) -> bool {
-        self.cut || self.made >= max
-    }
-}
 
 /// What one step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

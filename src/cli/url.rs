@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-pub use crate::domain::words::without_user;
+pub use super::client::secret::without_user;
 
 /// Reads an option that is an address, or several with commas between.
 pub fn option(text: &str) -> Result<String, Infallible> {

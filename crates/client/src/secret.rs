@@ -1,4 +1,4 @@
-//! A token, which nothing shows by accident.
+//! What nothing shows by accident: a token, and the user and password of an address.
 
 use std::fmt;
 
@@ -31,6 +31,20 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
     }
+}
+
+/// Addresses, with commas between several, without `user:password@`.
+pub fn without_user(text: &str) -> String {
+    let bare = |address: &str| {
+        let (scheme, rest) = address.split_at(address.find("://").map_or(0, |at| at + "://".len()));
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        // A `/` within a password makes an address that nobody can read, and that is shown when that is told.
+        let port = authority.rsplit_once(':').map_or("", |(_, port)| port);
+        let is_whole = authority.contains('@') || port.bytes().all(|byte| byte.is_ascii_digit() || byte == b']');
+        let user = if is_whole { authority } else { rest };
+        format!("{scheme}{}", &rest[user.rfind('@').map_or(0, |at| at + 1)..])
+    };
+    text.split(',').map(bare).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

@@ -187,12 +187,12 @@ impl Gang {
             // Only what was announced has parts to come, and what was not may become a gang with rows that have places.
             return;
         }
-        match (spec.is_real_part(), placed) {
-            (true, true) => self.real_parts += 1,
-            (true, false) => self.real_parts -= 1,
-            (false, true) if spec.originator && !spec.task_group.is_empty() => drop(self.originators.insert(alloc)),
-            (false, true) => {}
-            (false, false) => drop(self.originators.remove(&alloc)),
+        if spec.is_real_part() {
+            self.real_parts = if placed { self.real_parts + 1 } else { self.real_parts - 1 };
+        } else if !placed {
+            self.originators.remove(&alloc);
+        } else if spec.originator && !spec.task_group.is_empty() {
+            self.originators.insert(alloc);
         }
     }
 

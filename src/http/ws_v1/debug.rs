@@ -3,9 +3,9 @@
 use std::{fmt::Write, fs};
 
 use actix_web::http::StatusCode;
+use callboard_client::secret::without_user;
 
 use super::reply::Reply;
-use crate::domain::words::without_user;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 

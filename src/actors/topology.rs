@@ -113,6 +113,8 @@ pub struct Topology {
     leaders: OnceLock<Arc<dyn Leaders>>,
     /// The logs are being read: nobody is let in before that is done.
     opening: ArcSwapOption<Progress>,
+    /// Wakes whoever waits for that.
+    open: Notify,
     counts: [AtomicUsize; 4],
     /// Takes what is counted outside of partitions.
     pub(super) metrics: Option<Arc<Metrics>>,
@@ -228,6 +230,7 @@ impl Topology {
             logs: OnceLock::new(),
             leaders: OnceLock::new(),
             opening: ArcSwapOption::empty(),
+            open: Notify::new(),
             counts: Default::default(),
             metrics,
             journals,

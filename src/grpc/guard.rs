@@ -189,8 +189,14 @@ impl<S> Guarded<S> {
         S::Future: Send,
     {
         let need = need(request.uri().path());
-        if let Some(opening) = self.guard.topology.opening().filter(|_| need.is_some()) {
-            return refuse(Status::unavailable(opening));
+        if need.is_some() && self.guard.topology.opening().is_some() {
+            let mut later = self.clone();
+            return Box::pin(async move {
+                match later.guard.topology.admits().await {
+                    Ok(()) => later.answer(request, trace).await,
+                    Err(opening) => refuse(Status::unavailable(opening)).await,
+                }
+            });
         }
         let connection = request.extensions().get::<Connection>();
         let shown = connection.map(|connection| connection.shown.clone()).unwrap_or_default();

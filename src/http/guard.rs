@@ -241,7 +241,9 @@ async fn guarded(
         return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the doors are not set up").into());
     };
     let need = need(request.method(), request.uri().path());
-    if let Some(opening) = doors.topology.opening().filter(|_| need != Need::Nothing) {
+    if need != Need::Nothing
+        && let Err(opening) = doors.topology.admits().await
+    {
         let payload = request.take_payload();
         let response = refused(request.request(), payload, StatusCode::SERVICE_UNAVAILABLE, opening).await;
         return Ok(request.into_response(response));

@@ -1,13 +1,26 @@
 //! What operators watch: probes, metrics, the log, and who changed what.
 
-use std::{net::Ipv4Addr, sync::Arc};
+use std::{
+    net::Ipv4Addr,
+    sync::{Arc, Mutex},
+};
 
 use actix::prelude::*;
+use actix_web::web::{self, ServiceConfig};
 use callboard::{
-    actors::{event::EventActor, topology::Topology},
-    config,
-    grpc::{self, server::Listen},
-    metrics::Metrics,
+    actors::{
+        event::EventActor,
+        rm::log::{LogSync, Logs},
+        topology::Topology,
+    },
+    config, grpc,
+    http::{
+        doors::Doors,
+        origins::Origins,
+        server::{Listen, bind, not_found},
+    },
+    metrics::{Metrics, Refused},
+    si::v1::{RegisterResourceManagerRequest, scheduler_client::SchedulerClient},
 };
 use serde_json::Value;
 use tonic::{Streaming, transport::Channel};
@@ -51,22 +64,27 @@ async fn health(watch: &mut Streaming<HealthCheckResponse>) -> ServingStatus {
         .status()
 }
 
+/// The gRPC door, without tokens.
+fn called(refused: &Refused) -> grpc::server::Listen {
+    grpc::server::Listen {
+        addr: (Ipv4Addr::LOCALHOST, 0).into(),
+        patience: LIMIT,
+        tokens: None,
+        refused: refused.clone(),
+        tls: None,
+        audit: Arc::default(),
+        rates: Arc::default(),
+    }
+}
+
 #[actix::test]
 async fn health_over_grpc_is_as_readiness_over_http() {
     let events = EventActor::default().start();
     let arbiters = vec![Arbiter::current()];
     let topology = Topology::new(arbiters, Topology::launcher(), events, config::load("").expect("valid"));
     topology.ready.waits("log", "the server reads its log");
-    let listen = Listen {
-        addr: (Ipv4Addr::LOCALHOST, 0).into(),
-        patience: LIMIT,
-        tokens: None,
-        refused: Metrics::new().expect("metrics").refused(),
-        tls: None,
-        audit: Arc::default(),
-        rates: Arc::default(),
-    };
-    let mut door = grpc::server::start(listen, topology.clone()).expect("a free port");
+    let refused = Metrics::new().expect("metrics").refused();
+    let mut door = grpc::server::start(called(&refused), topology.clone()).expect("a free port");
     let channel = Channel::from_shared(format!("http://{}", door.addr)).expect("an address").connect().await;
     let mut client = HealthClient::new(channel.expect("connected"));
     let services = ["", "si.v1.Scheduler", "callboard.v1.SchedulerExtension"];
@@ -93,6 +111,54 @@ async fn health_over_grpc_is_as_readiness_over_http() {
         assert!(end.expect("no fault").is_none());
     }
     until(async || door.is_finished()).await;
+}
+
+#[actix::test]
+async fn requests_that_come_while_a_server_starts_are_answered_when_it_has() {
+    let events = EventActor::default().start();
+    let arbiters = vec![Arbiter::current()];
+    let topology = Topology::new(arbiters, Topology::launcher(), events, config::load("").expect("valid"));
+    let dir = tempfile::tempdir().expect("a directory");
+    topology.keep_logs(Logs {
+        base: dir.path().to_owned(),
+        server: "server-1".to_owned(),
+        sync: LogSync::Interval,
+        snapshot: 1 << 20,
+        metrics: None,
+        shared: false,
+        unread: Mutex::default(),
+        gone: Mutex::default(),
+    });
+    let refused = Metrics::new().expect("metrics").refused();
+    let grpc = grpc::server::start(called(&refused), topology.clone()).expect("a free port");
+    let doors = Arc::new(Doors {
+        topology: topology.clone(),
+        tokens: None,
+        origins: Origins::new(true, Ipv4Addr::LOCALHOST.into(), Vec::new()),
+        refused,
+        audit: Arc::default(),
+        rates: Arc::default(),
+        forward: None,
+    });
+    let listen = Listen { addr: (Ipv4Addr::LOCALHOST, 0).into(), workers: 1, patience: LIMIT, tls: None };
+    let others = |config: &mut ServiceConfig| {
+        config.default_service(web::to(not_found));
+    };
+    let (server, bound) = bind(listen, doors, others).expect("a free port");
+    let handle = server.handle();
+    actix::spawn(server);
+    let status = async |url: String| reqwest::get(url).await.expect("an answer").status().as_u16();
+    let asked = actix::spawn(status(format!("http://{bound}/ws/v1/partitions")));
+    let channel = Channel::from_shared(format!("http://{}", grpc.addr)).expect("an address").connect().await;
+    let mut client = SchedulerClient::new(channel.expect("connected"));
+    let registration = RegisterResourceManagerRequest { rm_id: "rm-1".to_owned(), ..Default::default() };
+    let registered = actix::spawn(async move { client.register_resource_manager(registration).await });
+    // What is for everybody does not wait.
+    assert_eq!(status(format!("http://{bound}/livez")).await, 200);
+    topology.opened();
+    assert_eq!(asked.await.expect("it ends"), 200);
+    registered.await.expect("it ends").expect("registered");
+    handle.stop(false).await;
 }
 
 #[tokio::test]

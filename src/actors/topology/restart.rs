@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     path::PathBuf,
+    pin::pin,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
@@ -37,6 +38,8 @@ use crate::{
 const AT_ONCE: usize = 4;
 /// What the server waits for, as `/readyz` names it.
 const LOG: &str = "log";
+/// Whoever comes meanwhile waits so long, at most: most starts take less.
+const MOMENT: Duration = Duration::from_secs(2);
 /// How often it says how far that is.
 const TELL: Duration = Duration::from_millis(200);
 /// A server of a cluster that has not read all logs by then counts as ready without them.
@@ -67,7 +70,7 @@ impl Topology {
 
     /// It is known who leads what: requests are let in. The server is ready when it has read what others lead.
     pub fn opened(self: &Arc<Self>) {
-        self.opening.store(None);
+        self.let_in();
         let Some(mut unread) = self.unread() else { return self.ready.done(LOG) };
         let (topology, began) = (self.clone(), Instant::now());
         actix::spawn(async move {
@@ -108,6 +111,25 @@ impl Topology {
         };
         faults.extend(self.known().iter().filter_map(failing));
         Some(faults)
+    }
+
+    fn let_in(&self) {
+        self.opening.store(None);
+        self.open.notify_waiters();
+    }
+
+    /// Waits a moment until requests are let in. Errors: why they are not yet.
+    pub async fn admits(&self) -> Result<(), String> {
+        if self.opening.load().is_none() {
+            return Ok(());
+        }
+        let mut open = pin!(self.open.notified());
+        open.as_mut().enable();
+        if self.opening.load().is_some() {
+            // What came of it is looked at below.
+            let _ = tokio::time::timeout(MOMENT, open).await;
+        }
+        self.opening().map_or(Ok(()), Err)
     }
 
     /// Why nobody is let in yet.
@@ -193,7 +215,7 @@ impl Topology {
             self.go_on(found).await;
         }
         lock(&self.kept).restored();
-        self.opening.store(None);
+        self.let_in();
         telling.abort();
         self.ready.done(LOG);
         if let Some(metrics) = &logs.metrics {

@@ -8,8 +8,15 @@ use crate::{
     store::log::mark::Before,
 };
 
-/// A server that keeps logs in this directory.
+/// A server that keeps logs in this directory, and has read them.
 async fn with_logs(base: &std::path::Path) -> Env {
+    let env = reads(base);
+    env.topology.restore(Before::Closed).await;
+    env
+}
+
+/// A server that is to read its logs in this directory.
+fn reads(base: &std::path::Path) -> Env {
     fs::create_dir_all(base).unwrap();
     let env = Env::new();
     env.topology.keep_logs(Logs {
@@ -22,8 +29,26 @@ async fn with_logs(base: &std::path::Path) -> Env {
         unread: Mutex::default(),
         gone: Mutex::default(),
     });
-    env.topology.restore(Before::Closed).await;
     env
+}
+
+#[actix::test]
+async fn whoever_comes_while_logs_are_read_waits_a_moment_and_no_longer() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = reads(&dir.path().join("log"));
+    let began = tokio::time::Instant::now();
+    let refused = env.topology.admits().await;
+    assert_eq!(refused, Err("the server reads its log: 0 % of it are done".to_owned()));
+    assert_eq!(began.elapsed().as_secs(), 2);
+    let (one, two) = (env.topology.clone(), env.topology.clone());
+    let waits = [actix::spawn(async move { one.admits().await }), actix::spawn(async move { two.admits().await })];
+    env.pass(Duration::from_secs(1)).await;
+    assert!(waits.iter().all(|wait| !wait.is_finished()));
+    env.topology.restore(Before::Closed).await;
+    for wait in waits {
+        assert_eq!(wait.await.unwrap(), Ok(()));
+    }
+    assert_eq!(env.topology.admits().await, Ok(()));
 }
 
 impl Env {

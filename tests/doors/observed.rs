@@ -148,7 +148,7 @@ async fn requests_that_come_while_a_server_starts_are_answered_when_it_has() {
     let handle = server.handle();
     actix::spawn(server);
     let status = async |url: String| reqwest::get(url).await.expect("an answer").status().as_u16();
-    let asked = actix::spawn(status(format!("http://{bound}/ws/v1/partitions")));
+    let asked = actix::spawn(status(format!("http://{bound}/si/v1/rm")));
     let channel = Channel::from_shared(format!("http://{}", grpc.addr)).expect("an address").connect().await;
     let mut client = SchedulerClient::new(channel.expect("connected"));
     let registration = RegisterResourceManagerRequest { rm_id: "rm-1".to_owned(), ..Default::default() };

@@ -51,7 +51,11 @@ impl Partition {
     pub(super) fn begin_claim(&mut self, alloc: AllocIx, victims: &[AllocIx], gang: Option<&Resource>) {
         self.end_claim(alloc);
         for victim in victims {
-            self.allocs[*victim].victim_of = Some(alloc);
+            // What leaves for another may leave room for this one as well.
+            let claimant = self.allocs[*victim].victim_of;
+            if !claimant.is_some_and(|claimant| self.has_claim(claimant)) {
+                self.allocs[*victim].victim_of = Some(alloc);
+            }
         }
         let mut freed = Resource::new();
         victims.iter().for_each(|victim| freed.add(&self.allocs[*victim].resource));
@@ -174,10 +178,13 @@ impl Partition {
     pub(super) fn room_to_come(&self, node: NodeIx) -> Resource {
         let row = &self.nodes[node];
         let mut room = row.available.value();
-        for leaving in row.allocs.iter().filter(|leaving| self.allocs[**leaving].preempted) {
-            room.add(&self.allocs[*leaving].resource);
-        }
+        self.leaving_at(node).for_each(|leaving| room.add(&self.allocs[leaving].resource));
         room
+    }
+
+    /// Those on a node that preemption ends.
+    pub(super) fn leaving_at(&self, node: NodeIx) -> impl Iterator<Item = AllocIx> + '_ {
+        self.nodes[node].allocs.iter().copied().filter(|leaving| self.allocs[*leaving].preempted)
     }
 
     /// What the node that is reserved for an ask lacks for it then, beside what others have preempted for there.

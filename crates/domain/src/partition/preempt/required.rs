@@ -29,8 +29,9 @@ impl Partition {
         let missing = self.lacks_then(alloc);
         if missing.is_empty() {
             // Who had it coming may have lost it to this ask (R5.41): from now on it is promised to this one.
-            if !spent {
-                self.begin_claim(alloc, &[], None);
+            let leaving: Vec<AllocIx> = self.leaving_at(node).collect();
+            if !spent || !leaving.is_empty() {
+                self.begin_claim(alloc, &leaving, None);
             }
             return Outcome::Nothing;
         }

@@ -368,7 +368,7 @@ pub struct StateChange {
 /// States of a resource manager.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RmState {
-    /// Known, never registered.
+    /// Known, and without a session here: it never registered, or another server leads it.
     #[default]
     Init,
     /// Registered, and reachable or within its grace period.

@@ -25,7 +25,7 @@ pub enum Kind {
 /// What is to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Condition {
-    /// The application is, or was, Running: something real of it runs, or all placeholders of its gang have their places.
+    /// The application is, or was, Running: something real of it runs, or the placeholders that have places add up to its gang.
     Running,
     /// The application is Completed.
     Completed,

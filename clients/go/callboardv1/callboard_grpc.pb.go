@@ -52,7 +52,8 @@ type SchedulerExtensionClient interface {
 	Unregister(ctx context.Context, in *UnregisterRequest, opts ...grpc.CallOption) (*UnregisterResponse, error)
 	// Opened before RegisterResourceManager; the shim sends Hello first and the server answers Ready (id 0).
 	// While it is open, allocation, application and node responses arrive here, in the order in which they were
-	// made, and not on the si.v1 streams. When it closes they go back there; a second later predicates count as fitting.
+	// made, and not on the si.v1 streams. When it closes they go back there, and nothing is placed until it is back. Where si.v1
+	// streams are open that is waited for a second: then every node with room fits, as the shim is not asked any more.
 	Callbacks(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Reply, Call], error)
 	// All requests of a resource manager in one order, numbered, acknowledged when they were applied, and sent again after a
 	// lost connection: each is applied once. The first message names the resource manager; an Ack follows at once, and tells
@@ -124,7 +125,8 @@ type SchedulerExtensionServer interface {
 	Unregister(context.Context, *UnregisterRequest) (*UnregisterResponse, error)
 	// Opened before RegisterResourceManager; the shim sends Hello first and the server answers Ready (id 0).
 	// While it is open, allocation, application and node responses arrive here, in the order in which they were
-	// made, and not on the si.v1 streams. When it closes they go back there; a second later predicates count as fitting.
+	// made, and not on the si.v1 streams. When it closes they go back there, and nothing is placed until it is back. Where si.v1
+	// streams are open that is waited for a second: then every node with room fits, as the shim is not asked any more.
 	Callbacks(grpc.BidiStreamingServer[Reply, Call]) error
 	// All requests of a resource manager in one order, numbered, acknowledged when they were applied, and sent again after a
 	// lost connection: each is applied once. The first message names the resource manager; an Ack follows at once, and tells

@@ -54,6 +54,8 @@ async fn state(server: &Server) -> Vec<Value> {
 async fn a_change_is_tried_and_touches_nothing() {
     let server = busy().await;
     let before = state(&server).await;
+    let (status, body) = asked(&server, &json!({"nodeAdd": [{"count": 2, "like": "n1"}], "for": "0d"})).await;
+    assert_eq!(status, 200, "days are read, too: {body}");
     let (status, body) = asked(&server, &json!({"nodeAdd": [{"count": 2, "like": "n1"}], "for": "0s"})).await;
     assert_eq!((status, &body["complete"], &body["seenSeconds"]), (200, &json!(true), &json!(0.0)), "{body}");
     let whole = &body["whole"];

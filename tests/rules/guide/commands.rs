@@ -167,9 +167,10 @@ fn describe(command: &Command, path: &str, page: &mut String) {
         for arg in args {
             let values = arg.get_value_names().unwrap_or_default().join(" ");
             let takes = arg.get_action().takes_values() && !values.is_empty();
+            let short = arg.get_short().map_or(String::new(), |short| format!("-{short}, "));
             let name = match arg.get_long() {
-                Some(long) if takes => format!("--{long} {values}"),
-                Some(long) => format!("--{long}"),
+                Some(long) if takes => format!("{short}--{long} {values}"),
+                Some(long) => format!("{short}--{long}"),
                 None => values,
             };
             let variable = arg.get_env().map_or(String::new(), |env| format!("`{}`", env.to_string_lossy()));
@@ -188,6 +189,11 @@ fn describe(command: &Command, path: &str, page: &mut String) {
                 plain(&help)
             );
         }
+    }
+    // Keys and exit statuses; the examples between them are those of the other pages.
+    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    for told in after.split("\n\n").filter(|told| told.starts_with("Keys: ") || told.contains("Exit status: ")) {
+        let _ = writeln!(page, "\n{}", plain(told));
     }
     let subcommands: Vec<&Command> =
         command.get_subcommands().filter(|command| command.get_name() != "help" && !command.is_hide_set()).collect();

@@ -14,7 +14,7 @@ use super::{commands::plain, documents, read, root};
 fn page() -> String {
     let mut page = "# Settings\n\n\
         This page is written from the table that reads the settings, by a test. `callboard settings` and `GET /api/v1/settings` \
-        show what a running server goes by.\n\n\
+        show what a running server goes by. Durations have the units `h`, `m`, `s`, `ms`, `us` and `ns`: a day is `24h`.\n\n\
         ## Options of the server\n\n\
         Given to `callboard serve`, or in the environment; a change takes a restart.\n\n\
         | option | variable | default | meaning |\n| --- | --- | --- | --- |\n"
@@ -38,7 +38,9 @@ fn page() -> String {
     page.push_str(
         "\n## Settings of a resource manager\n\n\
          In the `extraConfig` of its own registration or update; they hold for its session. A value that cannot be read refuses the \
-         request. Those that are not in force at once are read at registration.\n\n",
+         request. Those that are not in force at once are read at registration. An update replaces all that was sent before, the \
+         configuration too: send both in full, for an update without a configuration stands for that of the server, and ends partitions \
+         which that does not have.\n\n",
     );
     rows(&mut page, Scope::ResourceManager);
     page

@@ -1,9 +1,10 @@
 //! The resource journal of a partition: which execution targets there are, which are available, which are drained.
 //!
 //! A pure state machine: (state, fact, now) → resource events of RFC 44, and what the partition has to be told. A rank is
-//! a position in the list of hosts. It stays with its host, also over restarts, and goes to another host only after
-//! its own has been away for [`Settings::keep_rank`] without being drained, so that ranks stay dense. Where very many are away,
-//! the one that has been for longest gives its rank up before that: nodes that get ever new host names do not make the list grow.
+//! a position in the list of hosts. It stays with its host, over restarts where the journal is stored (from the first drain of its
+//! partition on), and goes to another host only after its own has been away for [`Settings::keep_rank`] without being drained,
+//! so that ranks stay dense. Where very many are away, the one that has been for longest gives its rank up before that: nodes that
+//! get ever new host names do not make the list grow.
 //!
 //! Facts are collected for [`Settings::batch`] and leave as one event of each kind, so a burst of registrations is not
 //! a burst of events.

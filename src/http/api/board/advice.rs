@@ -153,7 +153,7 @@ pub struct RemedyView {
     /// The allocations that have to end, a thousand at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allocations: Vec<AllocationView>,
-    /// The part of the cluster that it is about, between 0 and 1: what remedies are ordered by.
+    /// The part of the cluster that it is about, more than 1 where that is larger than the cluster: what remedies are ordered by.
     pub size: f64,
     /// Seconds until the asks are placed then; 0: at once.
     pub after_seconds: f64,

@@ -12,14 +12,17 @@ use crate::{
         Partition,
         alloc::{AskSpec, PreemptionPolicy},
         command::{AddApplication, AllocationItem, Command, NodeAction, NodeItem},
-        duration,
         edit::Edit,
         hostlist::HostList,
         quantity,
         resources::Resource,
         types::Nanos,
     },
-    http::{api::plan::view::Warning, problem::Problem, shim::body::objects},
+    http::{
+        api::{plan::view::Warning, time::length},
+        problem::Problem,
+        shim::body::objects,
+    },
 };
 
 /// Nodes that may come at most.
@@ -199,8 +202,8 @@ impl Request {
     /// It is no duration, or too long.
     pub fn horizon(&self) -> Result<Option<Nanos>, Problem> {
         let Some(text) = &self.horizon else { return Ok(None) };
-        match duration::parse(text) {
-            Some(time) if (Nanos::ZERO..=LONGEST).contains(&time) => Ok(Some(time)),
+        match length(text) {
+            Some(time) if time <= LONGEST => Ok(Some(time)),
             _ => fault("for", format!("for is \"{text}\", but may be a duration from 0 to 168h, such as 30m or 2h")),
         }
     }

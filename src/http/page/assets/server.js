@@ -9,7 +9,8 @@ const REPORT = "Read the log, which names the object, and report it with a state
 // What an operator does first; docs/troubleshooting.md says more.
 const REMEDIES = {
   "Scheduling errors": REPORT,
-  "Negative resources": REPORT,
+  // Of nodes it is mostly the resource manager's doing; of partitions it is not.
+  "Negative resources": "More is on the nodes that are named than they have: mostly the resource manager made them smaller, or others run there, and nothing is wrong here. Where partitions are named, or the log has books-inconsistent, report it with a state dump (/debug/fullstatedump).",
   "Consistency of data": REPORT,
   "Orphan allocation on node check": REPORT,
   "Orphan allocation on app check": REPORT,

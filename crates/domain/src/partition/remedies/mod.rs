@@ -46,7 +46,7 @@ pub type Editor<'a> = &'a dyn Fn(&[Edit]) -> Result<Arc<PartitionConf>, String>;
 pub struct Remedy {
     /// What to do.
     pub change: Change,
-    /// The part of the cluster that it is about, between 0 and 1: what they are ordered by.
+    /// The part of the cluster that it is about, more than 1 where that is larger than the cluster: what they are ordered by.
     pub size: f64,
     /// Time from now until the ask is placed; zero: at once.
     pub after: Nanos,

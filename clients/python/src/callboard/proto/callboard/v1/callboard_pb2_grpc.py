@@ -77,7 +77,8 @@ class SchedulerExtensionServicer:
     def Callbacks(self, request_iterator, context):
         """Opened before RegisterResourceManager; the shim sends Hello first and the server answers Ready (id 0).
         While it is open, allocation, application and node responses arrive here, in the order in which they were
-        made, and not on the si.v1 streams. When it closes they go back there; a second later predicates count as fitting.
+        made, and not on the si.v1 streams. When it closes they go back there, and nothing is placed until it is back. Where si.v1
+        streams are open that is waited for a second: then every node with room fits, as the shim is not asked any more.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

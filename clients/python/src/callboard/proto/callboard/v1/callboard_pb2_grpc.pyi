@@ -42,7 +42,8 @@ class SchedulerExtensionStub:
     Callbacks: _grpc.StreamStreamMultiCallable[_callboard_pb2.Reply, _callboard_pb2.Call]
     """Opened before RegisterResourceManager; the shim sends Hello first and the server answers Ready (id 0).
     While it is open, allocation, application and node responses arrive here, in the order in which they were
-    made, and not on the si.v1 streams. When it closes they go back there; a second later predicates count as fitting.
+    made, and not on the si.v1 streams. When it closes they go back there, and nothing is placed until it is back. Where si.v1
+    streams are open that is waited for a second: then every node with room fits, as the shim is not asked any more.
     """
     Requests: _grpc.StreamStreamMultiCallable[_callboard_pb2.Request, _callboard_pb2.Ack]
     """All requests of a resource manager in one order, numbered, acknowledged when they were applied, and sent again after a
@@ -60,7 +61,8 @@ class SchedulerExtensionAsyncStub(SchedulerExtensionStub):
     Callbacks: _aio.StreamStreamMultiCallable[_callboard_pb2.Reply, _callboard_pb2.Call]  # type: ignore[assignment]
     """Opened before RegisterResourceManager; the shim sends Hello first and the server answers Ready (id 0).
     While it is open, allocation, application and node responses arrive here, in the order in which they were
-    made, and not on the si.v1 streams. When it closes they go back there; a second later predicates count as fitting.
+    made, and not on the si.v1 streams. When it closes they go back there, and nothing is placed until it is back. Where si.v1
+    streams are open that is waited for a second: then every node with room fits, as the shim is not asked any more.
     """
     Requests: _aio.StreamStreamMultiCallable[_callboard_pb2.Request, _callboard_pb2.Ack]  # type: ignore[assignment]
     """All requests of a resource manager in one order, numbered, acknowledged when they were applied, and sent again after a
@@ -93,7 +95,8 @@ class SchedulerExtensionServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_callboard_pb2.Call], _abc.AsyncIterator[_callboard_pb2.Call]]:
         """Opened before RegisterResourceManager; the shim sends Hello first and the server answers Ready (id 0).
         While it is open, allocation, application and node responses arrive here, in the order in which they were
-        made, and not on the si.v1 streams. When it closes they go back there; a second later predicates count as fitting.
+        made, and not on the si.v1 streams. When it closes they go back there, and nothing is placed until it is back. Where si.v1
+        streams are open that is waited for a second: then every node with room fits, as the shim is not asked any more.
         """
 
     @_abc_1.abstractmethod

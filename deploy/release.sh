@@ -7,6 +7,8 @@
 # Other targets need a linker, named as cargo wants it: CARGO_TARGET_…_LINKER. What is missing of cargo-deb and cargo-cyclonedx is said,
 # and left out.
 set -eu
+# For everybody to read, whoever makes it.
+umask 022
 cd "$(dirname "$0")/.."
 host=$(rustc -vV | sed -n 's/^host: //p')
 arm=aarch64-unknown-linux-gnu
@@ -47,10 +49,11 @@ for target in "$@"; do
   "$objcopy" --only-keep-debug "$built" "$out/$name.debug"
   "$objcopy" --strip-all --add-gnu-debuglink="$out/$name.debug" "$built" "$folder/callboard"
   docs/copy.sh "$folder"
-  tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$out" -czf "$out/$name.tar.gz" "$name"
+  tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="@$SOURCE_DATE_EPOCH" -C "$out" -czf "$out/$name.tar.gz" "$name"
   if cargo deb --version >/dev/null 2>&1; then
-    # The stripped one: the tools of this machine do not know programs of others.
-    cp "$folder/callboard" "$built"
+    # The stripped one: the tools of this machine do not know programs of others. Not written over the built one, of which cargo
+    # keeps a hard link: the next run would find no symbols in it.
+    cp --remove-destination "$folder/callboard" "$built"
     cargo deb --quiet --no-build --no-strip --target "$target" --output "$out/"
   else
     echo "no Debian package: cargo install cargo-deb" >&2

@@ -2,6 +2,8 @@
 # rootfs.sh PROGRAM FOLDER: lays out the root of the image: the program without debug symbols, the libraries that it is linked with,
 # what the C library needs to look up users and names, the certificates of the system, one user.
 set -eu
+# Its user is nobody of this machine, so all of it is for everybody to read.
+umask 022
 program=$1
 root=$2
 [ -x "$program" ] || { echo "$program is no program" >&2; exit 1; }

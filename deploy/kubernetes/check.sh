@@ -31,6 +31,11 @@ make all $apart --set networkPolicy.enabled=true --set serviceMonitor.enabled=tr
   --set settings.event\\.store\\.maxBytes=10737418240 --set 'settings.metrics\.queues=a: b #c' --set serviceAccount.create=false \
   --set 'networkPolicy.egress[0].ports[0].port=443' --set 'networkPolicy.readers[0].podSelector.matchLabels.app=prometheus' --set nodeSelector.disk=fast --set imagePullSecrets[0].name=x
 grep -q -e '"--set=event.store.maxBytes=10737418240"' "$work/all.yaml"
+# Names and texts that YAML would take for something else.
+printf '  # ours\npartitions: []\n\n' > "$work/queues"
+make odd --namespace 2030 --set mode=apart --set-string tls.secretName=1,tokens.secretName=2e3,persistence.storageClass=3,priorityClassName=true \
+  --set-string serviceAccount.name=4,serviceMonitor.tokenSecret.name=5 --set serviceMonitor.enabled=true --set-file queues="$work/queues"
+make claim --namespace 2030 --set shim.image=x --set-string persistence.existingClaim=6
 make bare --set shim.image=x --set persistence.enabled=false --set rbac.create=false --set podDisruptionBudget.enabled=false
 refused
 refused --set mode=apart

@@ -1,8 +1,8 @@
 //! `callboard token`: makes tokens.
 
 use std::{
-    fs::{self, OpenOptions},
-    io::Write as _,
+    fs::{self, File, OpenOptions},
+    io::{self, Write as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -137,9 +137,26 @@ fn list(file: &Path) -> anyhow::Result<String> {
     Ok(out::aligned(&rows, 4))
 }
 
+/// The file for one command alone, as long as this is held: of two that read it before either has written, the later one would
+/// bring back what the other took out, or lose what it added. One that was replaced meanwhile is not the file any more.
+fn alone(path: &Path) -> io::Result<File> {
+    loop {
+        let file = File::open(path)?;
+        if let Err(error) = file.lock() {
+            out::note(format_args!("callboard: {} cannot be locked, so change it one by one: {error}", path.display()));
+            return Ok(file);
+        }
+        let (held, there) = (file.metadata()?, fs::metadata(path)?);
+        if (held.dev(), held.ino()) == (there.dev(), there.ino()) {
+            return Ok(file);
+        }
+    }
+}
+
 /// Takes the lines out, leaving all others as they are; gives what was taken back.
 fn revoke(file: &Path, wanted: &str, all: bool) -> anyhow::Result<Vec<String>> {
     let named = || format!("--file {}", file.display());
+    let _alone = alone(file).with_context(named)?;
     let text = text(file)?;
     tokens::lines(file, &text).map_err(|error| anyhow!(error))?;
     let matches = |line: &str| {
@@ -233,10 +250,14 @@ fn check(path: &Path, line: &str) -> anyhow::Result<(fs::File, String)> {
 }
 
 fn append(path: &Path, line: &str) -> anyhow::Result<()> {
+    let named = || format!("--file {}", path.display());
+    // It is there from here on.
+    check(path, line)?;
+    let _alone = alone(path).with_context(named)?;
     let (mut file, more) = check(path, line)?;
     // In one write, so that a server that reads meanwhile sees all of it or nothing.
     let written = file.write_all(more.as_bytes()).and_then(|()| file.sync_all());
-    written.with_context(|| format!("--file {}", path.display()))
+    written.with_context(named)
 }
 
 #[cfg(test)]
@@ -309,6 +330,30 @@ mod tests {
         );
         let after = fs::metadata(&file).unwrap();
         assert_eq!((after.permissions().mode() & 0o777, after.gid()), (0o640, group));
+    }
+
+    #[test]
+    fn of_two_commands_at_a_time_the_later_one_goes_on_with_what_the_other_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("tokens");
+        let line = |name: &str| {
+            let mut made = new(&["--role", "viewer", "--name", name]).unwrap();
+            made.proof = Proof::Token(Digest::of(name));
+            made.line()
+        };
+        for name in ["a", "b"] {
+            append(&file, &line(name)).unwrap();
+        }
+        let first = alone(&file).unwrap();
+        let (more, of_threads) = (line("c"), file.clone());
+        let others = std::thread::spawn(move || {
+            revoke(&of_threads, "b", false).unwrap();
+            append(&of_threads, &more).unwrap();
+        });
+        files::replace(&file, format!("{}\n", line("b")).as_bytes()).unwrap();
+        drop(first);
+        others.join().unwrap();
+        assert_eq!(text(&file).unwrap(), format!("{}\n", line("c")), "a was taken back before");
     }
 
     #[test]

@@ -32,6 +32,9 @@ const LONGEST: usize = 4 << 10;
 /// All partitions that there are: whoever reads it takes what is not in it for gone.
 const PARTITIONS: &str = "/ws/v1/partitions";
 
+/// What a server says of itself, whoever leads what.
+const OWN: [&str; 3] = ["/api/v1/cluster", "/api/v1/events", "/ws/v1/events"];
+
 /// What is told of a partition by its conversations, its journal and what its events led to: the leader has them.
 const LEADERS: [&str; 5] = ["queue", "resource", "releases", "usage", "trends"];
 
@@ -58,7 +61,7 @@ fn about(path: &str) -> About<'_> {
             let (name, rest) = rest.split_once('/').unwrap_or((rest, ""));
             About::Partition(name, rest)
         }
-        None if rest.starts_with("/cluster") || rest.starts_with("/events") => About::Other,
+        None if OWN.into_iter().any(|own| below(own).is_some()) => About::Other,
         None => About::All,
     }
 }
@@ -283,8 +286,10 @@ mod tests {
         }
         assert_eq!(of(Method::POST, "/api/v1/partition/default/resource/drain"), Some(true));
         assert!(matches!(about("/si/v1/rm/rm-1/ws"), About::Shim("rm-1")));
-        assert!(matches!(about("/api/v1/overview"), About::All));
-        for path in ["/", "/si/v1/rm", "/api/v1/cluster", "/api/v1/events", "/apix"] {
+        for path in ["/api/v1/overview", "/ws/v1/clusters", "/ws/v1/partitions"] {
+            assert!(matches!(about(path), About::All), "{path}");
+        }
+        for path in ["/", "/si/v1/rm", "/api/v1/cluster", "/api/v1/cluster/config", "/ws/v1/events/batch", "/apix"] {
             assert!(matches!(about(path), About::Other), "{path}");
         }
     }

@@ -139,6 +139,25 @@ pub fn remove(path: &Path) -> io::Result<()> {
     flush_names_at(path)
 }
 
+/// Removes what is in a directory of files that were never whole: of a process that was killed while it wrote them. Nobody reads
+/// it, and the next file may have another name.
+///
+/// # Errors
+/// One cannot be removed.
+pub fn sweep(dir: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|end| end == "new") && path.is_file() {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
 /// A text as a file of one line has it: with its checksum, which tells a flipped bit from another text.
 pub fn checked(text: &str) -> String {
     format!("{text} {:08x}\n", crc32fast::hash(text.as_bytes()))

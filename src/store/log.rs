@@ -252,6 +252,7 @@ pub fn remove(dir: &Path) -> io::Result<()> {
     for (_, path) in segments(dir)?.into_iter().chain(snapshots(dir)?) {
         super::files::remove(&path)?;
     }
+    super::files::sweep(dir)?;
     match fs::remove_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,

@@ -132,10 +132,13 @@ fn the_root_of_the_image_has_all_that_the_program_needs() {
     let dir = tempfile::tempdir().expect("a folder");
     let root = dir.path().join("root");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/container/rootfs.sh");
-    let made = Command::new(script).arg(env!("CARGO_BIN_EXE_callboard")).arg(&root).output().expect("it runs");
+    // Whatever those who make it keep from others: its user is one of them.
+    let mut made = Command::new("sh");
+    made.args(["-c", "umask 077 && exec \"$@\"", "sh"]).arg(script).arg(env!("CARGO_BIN_EXE_callboard")).arg(&root);
+    let made = made.output().expect("it runs");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let mode = |path: &str| fs::metadata(root.join(path)).expect("it is there").permissions().mode() & 0o777;
-    assert_eq!((mode("usr/bin/callboard"), mode("etc/passwd") & 0o022), (0o755, 0));
+    assert_eq!((mode("usr/bin/callboard"), mode("usr/bin"), mode("etc/passwd")), (0o755, 0o755, 0o644));
     let inside = |args: &[&str]| {
         let mut command = Command::new("unshare");
         command.args(["--map-root-user", "--root"]).arg(&root).args(args).env_clear().output().expect("it runs")
@@ -200,6 +203,33 @@ fn what_is_given_out_has_what_its_documents_link_to() {
     }
     assert!(seen > 600, "documents have links: {seen}");
     assert_eq!(missing, BTreeMap::new());
+}
+
+/// A machine that does not do what a script wants leaves no package half installed, and none that cannot be purged.
+#[test]
+fn the_scripts_of_the_debian_package_pass_where_the_machine_refuses() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let here = dir.path().to_str().expect("text");
+    // One that knows no service manager, and no way to remove a directory, such as one on which a disk is mounted.
+    for (program, status) in [("systemctl", 1), ("rm", 1), ("systemd-sysusers", 0), ("systemd-tmpfiles", 0)] {
+        let file = dir.path().join(program);
+        fs::write(&file, format!("#!/bin/sh\necho refused >&2\nexit {status}\n")).expect("written");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("set");
+    }
+    let path = format!("{here}:{}", std::env::var("PATH").expect("a path"));
+    let run = |script: &str, of: &str, root: &str| {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/debian").join(script);
+        // Here the service manager is said to run.
+        let text = fs::read_to_string(file).expect("it is there").replace("/run/systemd/system", here);
+        let mut command = Command::new("sh");
+        let done = command.args(["-c", &text, script, of]).env("PATH", &path).env("DPKG_ROOT", root).output();
+        let done = done.expect("it runs");
+        assert!(done.status.success(), "{script} {of}: {}", String::from_utf8_lossy(&done.stderr));
+    };
+    run("postrm", "upgrade", "");
+    run("postrm", "remove", "");
+    run("postinst", "configure", "");
+    run("postrm", "purge", here);
 }
 
 #[test]

@@ -39,7 +39,10 @@ use crate::{
         recorded::{Replica, Talks},
         rm::{Outgoing, Payload, Predicates},
     },
-    store::log::{self, Cut, Place, Record, Title, mark::Before},
+    store::{
+        files,
+        log::{self, Cut, Place, Record, Title, mark::Before},
+    },
 };
 
 /// What was found of a resource manager.
@@ -128,7 +131,16 @@ impl Progress {
 pub fn read(logs: &Logs, dir: &Path, before: Before, progress: &Progress) -> Result<Option<Found>, String> {
     match examine(logs, dir, before, progress) {
         Ok(Some(found)) if found.damaged => put_aside(logs, dir, found).map(Some),
-        Ok(found) => log::flush(dir).map(|()| found),
+        Ok(found) => {
+            // It takes room, for ever, and does no other harm.
+            if let Err(error) = files::sweep(dir) {
+                tracing::warn!(
+                    code = "log-old-file", %error,
+                    "log {}: what a kill left of a file cannot be removed", dir.display()
+                );
+            }
+            log::flush(dir).map(|()| found)
+        }
         Err(why) => unreadable(logs, dir, &why).map(Some),
     }
 }

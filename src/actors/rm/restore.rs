@@ -84,14 +84,19 @@ impl RmActor {
     }
 
     pub(super) fn remove_log(&mut self, removal: watch::Receiver<()>) {
-        if let Some(mut log) = self.log.take() {
+        let shared = self.log.take().map(|mut log| {
             log.let_out(false);
-        }
+            log.shared
+        });
         self.topology.begins_anew(&self.id);
         let Some(logs) = self.topology.logs().filter(|logs| !logs.shared || self.far.is_some()) else { return };
         let home = self.home(&logs);
         drop(tokio::task::spawn_blocking(move || {
-            if let Err(error) = home.remove()
+            let removed = match shared {
+                Some(shared) => shared.remove(|| home.remove()),
+                None => home.remove(),
+            };
+            if let Err(error) = removed
                 && error.kind() != std::io::ErrorKind::NotFound
             {
                 tracing::warn!(code = "log-old-file", %error, "an old log cannot be removed: {home:?}");

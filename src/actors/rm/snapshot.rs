@@ -185,15 +185,16 @@ impl RmActor {
                 // What it holds is on the disk before it.
                 shared.commit(true)?;
                 let parts = parts(&saved, partitions, &lines, now);
-                let bytes = home.snapshot(&title, Place { index: place.0, from: place.1 }, at, &parts)?;
+                let keep = || home.snapshot(&title, Place { index: place.0, from: place.1 }, at, &parts);
+                let Some(bytes) = shared.snapshot(keep)? else { return Ok(None) };
                 if let Some(metrics) = metrics {
                     metrics.snapshot(bytes, began.elapsed());
                 }
                 tracing::info!(rm = &*rm, index = place.0, bytes, took = ?began.elapsed(), "snapshot of the log");
-                Ok::<_, log::WriteError>(())
+                Ok::<_, log::WriteError>(Some(place))
             });
             let written = match written.await {
-                Ok(Ok(())) => Some(place),
+                Ok(Ok(place)) => place,
                 Ok(Err(error)) => {
                     tracing::error!(code = "log-no-snapshot", "{error}; a restart reads more of the log");
                     None

@@ -292,7 +292,7 @@ async fn told_when_recorded(api: &BoardApi, rm: &str, state: String, longest: Du
             let Some(shared) = shared else { return };
             if !fails {
                 let (tell, told) = oneshot::channel();
-                let permit = shared.budget.taken(0).await.with(Receipt::Awaited(tell));
+                let permit = shared.budget.nothing().with(Receipt::Awaited(tell));
                 handle.addr.do_send(CarriedOut { epoch, permit });
                 // Dropped when it is recorded, or with the session.
                 let _ = told.await;

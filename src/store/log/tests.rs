@@ -257,6 +257,23 @@ fn a_snapshot_is_whole_or_refused() {
     }
 }
 
+// A snapshot is named by its record: no other one takes the place of what a kill left of it.
+#[test]
+fn what_a_kill_left_of_a_file_goes_with_the_next_start_and_with_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("rm-1");
+    written(&log, 6, 1 << 20);
+    let half = log.join("00000000000000000004.snapshot.new");
+    fs::write(&half, "half").unwrap();
+    crate::store::files::sweep(&log).unwrap();
+    let (seen, end) = read_all(&log, 0);
+    assert_eq!((seen.len(), end.cut, fs::read_dir(&log).unwrap().count()), (6, None, 2), "the segment and its note");
+    fs::write(&half, "half").unwrap();
+    remove(&log).unwrap();
+    assert!(!log.exists());
+    crate::store::files::sweep(&log).unwrap();
+}
+
 #[test]
 fn each_resource_manager_has_a_directory_of_its_own() {
     let base = Path::new("/log");

@@ -187,6 +187,26 @@ async fn a_silent_directory_holds_up_nothing_else() {
 }
 
 #[tokio::test]
+async fn who_waits_for_something_needs_no_credits_of_the_shim() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let (dir, data) = (secrets(silent.local_addr().expect("bound").port(), &[]), tempfile::tempdir().expect("made"));
+    let [dir, data] = [&dir, &data].map(|dir| dir.path().display().to_string());
+    let server = Server::start(&["--data", &data, "--ldap-secrets", &dir]);
+    let one = json!({"rmID": "rm-1", "config": CONFIG, "extraConfig": {"rm.itemsInFlight": "1"}});
+    let (status, body) = server.send("POST", "/si/v1/rm", &one).await;
+    assert_eq!(status, 200, "{body}");
+    server.nodes(&["n1"]).await;
+    let waits = async {
+        let nothing = json!({"new": []});
+        // The only credit is that of the submission which waits for the directory.
+        common::until(async || server.send("POST", "/si/v1/rm/rm-1/applications", &nothing).await.0 == 429).await;
+        let (_, waited) = server.get("/api/v1/partition/default/node/n1/wait?for=empty&timeout=1s").await;
+        assert_eq!(waited["met"], true, "{waited}");
+    };
+    futures::future::join(submit(&server, &[("one", json!({"user": "alice"}))]), waits).await;
+}
+
+#[tokio::test]
 async fn a_submission_whose_partition_goes_while_it_waits_is_rejected() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let dir = secrets(silent.local_addr().expect("bound").port(), &[]);

@@ -1,5 +1,6 @@
+{{- /* Pods of a StatefulSet have a label of its name and 11 characters more, which may have 63 in all. */ -}}
 {{- define "callboard.name" -}}
-{{- .Release.Name | trunc 53 | trimSuffix "-" -}}
+{{- .Release.Name | trunc 52 | trimSuffix "-" -}}
 {{- end -}}
 
 {{- define "callboard.selector" -}}

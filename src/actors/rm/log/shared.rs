@@ -25,6 +25,8 @@ pub struct SharedWriter {
     far: Option<Arc<dyn Far>>,
     /// Files are flushed one after the other, so that what is said to be on the disk is, with all before it.
     syncing: Mutex<()>,
+    /// Nothing of the log is there any more. Held while a snapshot is written.
+    removed: Mutex<bool>,
     written: AtomicU64,
     synced: AtomicU64,
 }
@@ -108,6 +110,7 @@ impl SharedWriter {
             writer,
             far,
             syncing: Mutex::default(),
+            removed: Mutex::default(),
             written: (next - 1).into(),
             synced: (next - 1).into(),
         }
@@ -140,6 +143,24 @@ impl SharedWriter {
     /// It takes no more records.
     pub fn is_ended(&self) -> bool {
         lock(&self.queue).ended
+    }
+
+    /// Keeps a snapshot by this; `None`: the log was removed, and a start would take the snapshot for one of the next session. May
+    /// block.
+    pub fn snapshot<T>(&self, keep: impl FnOnce() -> Result<T, WriteError>) -> Result<Option<T>, WriteError> {
+        let removed = lock(&self.removed);
+        if *removed { Ok(None) } else { keep().map(Some) }
+    }
+
+    /// Removes the log by this, behind a flush or a snapshot that is on its way; nothing of it is written from then on. May block.
+    pub fn remove<T>(&self, remove: impl FnOnce() -> T) -> T {
+        {
+            let mut queue = lock(&self.queue);
+            (queue.ended, queue.frames) = (true, Vec::new());
+        }
+        let _flushed = lock(&self.syncing);
+        *lock(&self.removed) = true;
+        remove()
     }
 
     /// Sends what waits to where it counts.
@@ -227,5 +248,39 @@ impl SharedWriter {
     pub fn behind(&self) -> Duration {
         let queue = lock(&self.queue);
         queue.flushing.or(queue.behind).map_or(Duration::ZERO, |since| since.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, thread};
+
+    use super::*;
+    use crate::store::log::Title;
+
+    #[test]
+    fn a_snapshot_that_is_on_its_way_goes_with_the_log_and_none_comes_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = Writer::new(dir.path().join("rm-1"), Title::new("server-1", "rm-1"));
+        let shared = Arc::new(SharedWriter::new(Mutex::new(writer), None, 1));
+        let steps = Arc::new(Mutex::new(Vec::new()));
+        let ((begun, begins), (go_on, until)) = (mpsc::channel(), mpsc::channel());
+        let (of_thread, told) = (shared.clone(), steps.clone());
+        let keeps = thread::spawn(move || {
+            of_thread.snapshot(|| {
+                begun.send(()).unwrap();
+                until.recv().unwrap();
+                lock(&told).push("kept");
+                Ok(())
+            })
+        });
+        begins.recv().unwrap();
+        let (of_thread, told) = (shared.clone(), steps.clone());
+        let removes = thread::spawn(move || of_thread.remove(|| lock(&told).push("removed")));
+        go_on.send(()).unwrap();
+        assert_eq!(keeps.join().unwrap().unwrap(), Some(()));
+        removes.join().unwrap();
+        assert_eq!(*lock(&steps), ["kept", "removed"]);
+        assert_eq!(shared.snapshot(|| Ok(())).unwrap(), None);
     }
 }

@@ -4,7 +4,7 @@ mod cluster;
 mod shim;
 mod teams;
 
-use std::{env, process::ExitCode, time::Duration};
+use std::{env, net::SocketAddr, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -35,9 +35,9 @@ pub struct DemoArgs {
     /// How many times faster than real time the cluster lives: at 60 a second is a minute
     #[arg(long, default_value = "60", value_parser = speed, value_name = "N")]
     pub speed: f64,
-    /// Address of the page and the HTTP doors; port 0 takes any free one
-    #[arg(long, default_value = "127.0.0.1:9080", value_name = "ADDR")]
-    pub http: std::net::SocketAddr,
+    /// Address of the page and the HTTP doors, on the loopback; port 0 takes any free one
+    #[arg(long, default_value = "127.0.0.1:9080", value_parser = loopback, value_name = "ADDR")]
+    pub http: SocketAddr,
     /// Makes other applications, the same ones each time
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -50,6 +50,14 @@ fn speed(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(speed) if (0.1..=3600.0).contains(&speed) => Ok(speed),
         _ => Err(format!("\"{text}\" is not a number from 0.1 to 3600")),
+    }
+}
+
+/// Nobody is asked for a token here.
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    match text.parse::<SocketAddr>() {
+        Ok(addr) if addr.ip().to_canonical().is_loopback() => Ok(addr),
+        _ => Err(format!("\"{text}\" is no address of this machine alone with a port, such as 127.0.0.1:9080")),
     }
 }
 
@@ -177,4 +185,17 @@ Five things to try, on the page or in another terminal:
 
 Ctrl-C ends it."
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_demo_is_for_this_machine_alone() {
+        assert!(loopback("127.0.0.1:0").is_ok() && loopback("[::1]:9080").is_ok());
+        for other in ["0.0.0.0:9080", "[::]:9080", "10.0.0.1:9080", "9080", "localhost"] {
+            assert!(loopback(other).unwrap_err().contains("such as 127.0.0.1:9080"), "{other}");
+        }
+    }
 }

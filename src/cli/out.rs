@@ -10,6 +10,7 @@ use std::{
 use clap::ValueEnum;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use unicode_width::UnicodeWidthStr as _;
 
 /// Exit status of a command whose output nobody reads any more.
 pub const CLOSED: i32 = 141;
@@ -72,13 +73,17 @@ pub fn aligned<R: AsRef<[String]>>(rows: &[R], left: usize) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for row in rows.iter().map(R::as_ref) {
         widths.resize(widths.len().max(row.len()), 0);
-        widths.iter_mut().zip(row).for_each(|(width, cell)| *width = cell.chars().count().max(*width));
+        widths.iter_mut().zip(row).for_each(|(width, cell)| *width = cell.width().max(*width));
     }
-    let padded = |(at, (cell, width)): (usize, (&String, &usize))| {
-        if at < left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-    };
+    let padded = |(at, (cell, width)): (usize, (&String, &usize))| filled(cell, *width, at >= left);
     let line = |row: &R| row.as_ref().iter().zip(&widths).enumerate().map(padded).collect::<Vec<_>>().join("  ");
     rows.iter().map(|row| format!("{}\n", line(row).trim_end())).collect()
+}
+
+/// A text with spaces behind it, or before it where it `ends` its column: letters of some scripts take two of a terminal's places.
+pub fn filled(text: &str, width: usize, ends: bool) -> String {
+    let space = " ".repeat(width.saturating_sub(text.width()));
+    if ends { space + text } else { text.to_owned() + &space }
 }
 
 /// A text of others, such as an id or a reason, on one line: what a terminal would obey becomes spaces.
@@ -136,6 +141,12 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+
+    #[test]
+    fn columns_are_in_line_whatever_the_script() {
+        let rows = [["甲乙", "10", "x"], ["abc", "7", "é"]].map(|row| row.map(str::to_owned));
+        assert_eq!(aligned(&rows, 1), "甲乙  10  x\nabc    7  é\n");
+    }
 
     #[test]
     fn what_a_terminal_obeys_is_taken_out() {

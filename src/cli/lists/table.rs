@@ -1,9 +1,10 @@
 //! What a list looks like: columns for people, or what the server said as JSON, YAML or names.
 
-use std::{cmp::Ordering, fmt::Write as _};
+use std::cmp::Ordering;
 
 use clap::ValueEnum;
 use serde_json::Value;
+use unicode_width::UnicodeWidthStr as _;
 
 use super::yaml;
 use crate::cli::out;
@@ -166,8 +167,7 @@ impl List {
             lines.push(shown.iter().map(|at| self.columns[*at].head.to_owned()).collect());
         }
         lines.extend(self.rows.iter().map(|row| shown.iter().map(|at| row.cells[*at].shown()).collect()));
-        let width =
-            |at: usize| lines.iter().map(|line: &Vec<String>| line[at].chars().count()).max().unwrap_or(0).min(WIDEST);
+        let width = |at: usize| lines.iter().map(|line: &Vec<String>| line[at].width()).max().unwrap_or(0).min(WIDEST);
         let widths: Vec<usize> = (0..shown.len()).map(width).collect();
         let right = |at: usize| {
             let mut cells = self.rows.iter().map(|row| &row.cells[shown[at]]);
@@ -179,9 +179,8 @@ impl List {
         for line in &lines {
             let mut row = String::new();
             for (at, cell) in line.iter().enumerate() {
-                let width = widths[at];
-                // Writing to a string cannot fail.
-                let _ = if rights[at] { write!(row, "{cell:>width$}  ") } else { write!(row, "{cell:<width$}  ") };
+                row += &out::filled(cell, widths[at], rights[at]);
+                row += "  ";
             }
             text.push_str(row.trim_end());
             text.push('\n');

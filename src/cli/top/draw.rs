@@ -7,6 +7,7 @@ use ratatui::{
     text::{Line, Span},
     widgets::{Block, Clear, Paragraph, Row, Table, TableState, Wrap},
 };
+use unicode_width::UnicodeWidthStr as _;
 
 use super::model::{Model, View};
 use crate::cli::lists::table::Column;
@@ -79,7 +80,7 @@ fn rows(frame: &mut Frame, model: &Model, area: Rect) {
     let heads: Vec<&str> = model.list.columns.iter().map(|column| column.head).collect();
     let texts: Vec<Vec<String>> = rows.iter().map(|row| row.cells.iter().map(|cell| cell.shown()).collect()).collect();
     let width = |at: usize| {
-        let longest = texts.iter().filter_map(|row| row.get(at)).map(|text| text.chars().count()).max().unwrap_or(0);
+        let longest = texts.iter().filter_map(|row| row.get(at)).map(|text| text.width()).max().unwrap_or(0);
         u16::try_from(longest.max(heads[at].len())).unwrap_or(WIDEST).min(WIDEST)
     };
     let widths: Vec<u16> = (0..heads.len()).map(width).collect();

@@ -51,6 +51,16 @@ async fn state(server: &Server) -> Vec<Value> {
 }
 
 #[tokio::test]
+async fn that_the_resource_manager_is_away_is_told() {
+    let server = Server::registered(&[("rm.gracePeriod", "1ms")]).await;
+    server.nodes(&["n1"]).await;
+    let change = json!({"nodeAdd": [{"count": 1, "like": "n1"}]});
+    let told = async || asked(&server, &change).await.1;
+    let away = "Besides, the resource manager is away: nothing new is placed until it is back.";
+    common::answer("a pause", told, |told| told["ends"].as_str().is_some_and(|ends| ends.ends_with(away))).await;
+}
+
+#[tokio::test]
 async fn a_change_is_tried_and_touches_nothing() {
     let server = busy().await;
     let before = state(&server).await;

@@ -212,6 +212,12 @@ async fn a_small_day_is_recorded_exported_checked_and_served_at_its_moments() {
     let before = read(&past, "/api/v1/overview").await.1["now"].clone();
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert_eq!(read(&past, "/api/v1/overview").await.1["now"], before);
+    // What a change would do is found out of that moment, too: what waits has waited until then, whenever somebody asks.
+    let change = json!({"nodeAdd": [{"count": 1, "like": "n1"}], "for": "1s"});
+    let (status, first_told) = past.send("POST", "/api/v1/whatif", &change).await;
+    assert!(status == 200 && first_told["whole"]["with"]["waits"]["asks"] == 1, "{first_told}");
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(past.send("POST", "/api/v1/whatif", &change).await.1, first_told);
     // A server of the present has no flight.
     assert_eq!(server.get("/api/v1/flight").await.0, 404);
     let at = serve(&["--data", data, "--at", &first.to_string()]);

@@ -75,6 +75,59 @@ fn a_gang_whose_queue_becomes_atomic_lets_go_of_what_is_reserved_for_a_part_of_i
 }
 
 #[test]
+fn a_gang_that_requires_a_drained_node_is_placed_when_that_has_room() {
+    // R5.42. With preemption off a shape that fits nowhere is left alone, which says nothing of a drained node.
+    for preempts in [true, false] {
+        let partition = format!("- name: default\n    preemption: {{enabled: {preempts}}}\n");
+        let mut env = Env::new(&atomic().replace("- name: default\n", &partition));
+        for n in 1..=5 {
+            env.node(&format!("n{n}"), 10);
+        }
+        env.app("other", "root.b");
+        env.ask(vec![Ask::new("other", "full", 10).on("n1")]);
+        env.ask((2..=5).map(|n| Ask::new("other", &format!("k{n}"), 8).on(&format!("n{n}"))).collect());
+        env.node_action("n1", NodeAction::Drain, None);
+        // It fits on no node that takes allocations.
+        env.ask(vec![Ask::new("other", "waits", 3)]);
+        env.gang("g1", "root.a", 6, "Soft");
+        env.ask(placeholders("g1", &[3, 3]).into_iter().map(|ask| ask.requires("n1")).collect());
+        assert_eq!(env.partition.placeholders, 0);
+        env.release("other", "full", Termination::StoppedByRm);
+        assert_eq!(env.partition.placeholders, 2, "preemption: {preempts}");
+        env.remove_app("g1");
+        env.remove_app("other");
+        env.assert_empty();
+    }
+}
+
+#[test]
+fn a_gang_leaves_a_required_node_to_who_has_preempted_for_it() {
+    // R5.43, R7.38
+    let mut env = Env::new(&atomic());
+    env.node("n1", 10);
+    env.node("n2", 1);
+    env.app("other", "root.b");
+    env.ask(["v1", "v2"].map(|key| Ask::new("other", key, 5).on("n1").preempts()).into());
+    env.app("daemons", "root.b");
+    env.ask(vec![Ask::new("daemons", "d1", 6).requires("n1").priority(10)]);
+    assert_eq!(env.unconfirmed.len(), 2);
+    env.gang("g1", "root.a", 5, "Soft");
+    env.ask(placeholders("g1", &[5]).into_iter().map(|ask| ask.requires("n1")).collect());
+    // One of them has gone, and everything is looked at again.
+    env.release("other", "v1", Termination::Preempted);
+    env.node("n3", 1);
+    assert_eq!(env.partition.placeholders, 0);
+    env.release("other", "v2", Termination::Preempted);
+    assert!(env.heard().contains(&"new d1 on n1".to_owned()));
+    env.release("daemons", "d1", Termination::StoppedByRm);
+    assert_eq!(env.partition.placeholders, 1);
+    for app in ["g1", "daemons", "other"] {
+        env.remove_app(app);
+    }
+    env.assert_empty();
+}
+
+#[test]
 fn why_it_waits_is_told_by_trying_it() {
     let mut env = Env::new(&atomic());
     env.node("n1", 15);

@@ -227,6 +227,60 @@ fn a_gang_of_many() {
 }
 
 #[test]
+fn a_gang_of_many_sizes_that_may_preempt_and_has_no_room() {
+    // R7.4, SEEDS S11: whether all of its placeholders may is found once for all of them.
+    constant("a gang that waits for room", |n| {
+        let total: i64 = (1..=n as i64).sum();
+        let queue = format!(
+            "- name: a\n            resources: {{max: {{memory: {total}}}, guaranteed: {{memory: 1}}}}\n            \
+             properties: {{preemption.delay: 1s}}\n"
+        );
+        let mut world = World::new(&QUEUES.replace("- name: a\n", &queue));
+        world.node("n1", 2 * total);
+        world.app("app-1", "alice", None);
+        world.ask(Ask::new("app-1", "k", 1));
+        world.app("gang", "alice", Some(total));
+        for i in 1..=n {
+            world.ask(Ask::new("gang", &format!("p{i}"), i as i64).placeholder("tg").preempts());
+        }
+        world.run();
+        world.now = world.now.plus(Nanos::from_secs(2));
+        let tried = looked(|| {
+            while world.p.is_due(world.now) {
+                world.apply(Command::Tick);
+            }
+            world.run();
+        });
+        assert_eq!((world.p.allocations, world.p.placeholders), (1, 0));
+        vec![("an ask", tried)]
+    });
+}
+
+#[test]
+fn a_gang_of_many_sizes_that_is_held_back_as_a_whole() {
+    // SEEDS S11: what it lacks is found once for all of its placeholders, each of which is told.
+    constant("a gang that is told what it lacks", |n| {
+        let total: i64 = (1..=n as i64).sum();
+        let queue = format!(
+            "- name: a\n            resources: {{max: {{memory: {total}}}}}\n            \
+             properties: {{gang.admission: atomic}}\n"
+        );
+        let mut world = World::new(&QUEUES.replace("- name: a\n", &queue));
+        world.node("n1", 2 * total);
+        world.app("app-1", "alice", None);
+        world.ask(Ask::new("app-1", "k", 1));
+        world.run();
+        world.app("gang", "alice", Some(total));
+        for i in 1..=n {
+            world.ask(Ask::new("gang", &format!("p{i}"), i as i64).placeholder("tg"));
+        }
+        let told = looked(|| world.run());
+        assert_eq!((world.p.allocations, world.p.placeholders), (1, 0));
+        vec![("an ask", told)]
+    });
+}
+
+#[test]
 fn gangs_whose_homes_are_refused() {
     // R6.10: nodes without room for them change nothing, and each looks for a node once where there is room for all.
     constant("gangs that go elsewhere", |n| {

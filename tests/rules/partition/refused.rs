@@ -73,6 +73,36 @@ fn a_required_node_that_the_shim_refuses_is_open_to_others() {
 }
 
 #[test]
+fn the_shim_is_asked_again_about_a_node_when_something_goes_there() {
+    // R5.27: at once, also about the only node that an ask requires, and about that of a placeholder.
+    for required in [true, false] {
+        let mut env = Env::calm(QUEUES);
+        env.apply(Command::AskPredicates(true));
+        env.node("n1", 4);
+        env.app("app-1", "root.b");
+        env.ask(vec![Ask::new("app-1", "other", 1).on("n1")]);
+        env.refuse("k1", "n1");
+        if required {
+            env.ask(vec![Ask::new("app-1", "k1", 3).requires("n1").unconstrained()]);
+        } else {
+            env.gang("gang", "root.a", 3, "Soft");
+            env.ask(vec![Ask::new("gang", "p1", 3).placeholder("tg").unconstrained()]);
+            env.answer_all();
+            env.ask(vec![Ask::new("gang", "k1", 3).group("tg").unconstrained()]);
+        }
+        env.answer_all();
+        env.refusals.clear();
+        env.pass(4);
+        assert_eq!(keys(&env), [""; 0]);
+        env.release("app-1", "other", callboard::domain::types::Termination::StoppedByRm);
+        assert_eq!(keys(&env), ["k1 on n1"]);
+        env.answer_all();
+        env.confirm_all();
+        assert!(env.heard().contains(&"new k1 on n1".to_owned()), "{:?}", env.told);
+    }
+}
+
+#[test]
 fn a_shim_that_changes_its_mind_is_asked_again_about_a_required_node() {
     // R5.27: without a word of the node.
     let mut env = Env::calm(QUEUES);

@@ -587,6 +587,31 @@ fn to_preempt_is_no_remedy_where_nothing_has_to_be_preempted() {
 }
 
 #[test]
+fn no_setting_stands_in_the_way_of_what_preempts_as_it_is() {
+    // The victim is in v: that nobody may take anything of p does not matter. The second delay is beyond what is waited for elsewhere.
+    for delay in ["30s", "10m"] {
+        let config = format!(
+            "partitions: [{{name: default, queues: [{{name: root, submitacl: '*', queues: [\
+             {{name: g, properties: {{preemption.delay: {delay}}}, resources: {{guaranteed: {{memory: 10}}}}}}, \
+             {{name: v}}, {{name: p, properties: {{preemption.policy: disabled}}}}]}}]}}]"
+        );
+        let mut env = Env::calm(&config);
+        env.node("n1", 10);
+        env.app("p", "root.p");
+        env.ask(vec![Ask::new("p", "p1", 2).preempts()]);
+        env.app("v", "root.v");
+        env.ask(vec![Ask::new("v", "v1", 8).preempts()]);
+        env.app("g", "root.g");
+        env.ask(vec![Ask::new("g", "k", 5).preempts()]);
+        let advice = advice_for(&env, &config, "g");
+        let found = changes(&advice);
+        assert!(found.first() == Some(&Change::Wait) && advice.remedies[0].preempts == 1, "{delay}: {advice:#?}");
+        assert!(!found.iter().any(|change| matches!(change, Change::Edit(_))), "{delay}: {advice:#?}");
+        check(&config::load(&config).expect("valid"), &env, &mut BTreeMap::new());
+    }
+}
+
+#[test]
 fn what_helps_after_a_pause_is_told_during_it() {
     // R4.28: after failures an ask pauses.
     let mut env = Env::calm(ROOMY);

@@ -93,7 +93,7 @@ impl Partition {
         if open.in_turn && matches!(open.intent, Intent::Place { .. } | Intent::Gang) {
             match answer.result {
                 Ok(()) => self.note_turn(open.alloc),
-                Err(_) => self.note_turn_in_vain(app),
+                Err(_) => self.lose_patience(app, 1),
             }
         }
         let (others_may_fit, visits) = (self.others_may_fit(&open), open.visits);

@@ -224,15 +224,9 @@ impl Partition {
         }
     }
 
-    /// The shim removes an application (R3.43, R3.44); an unknown id stays silent.
+    /// The shim removes an application: asks, allocations, the application (R3.43, R3.44); an unknown id stays silent.
     fn remove_application(&mut self, id: &Arc<str>, cx: &mut Cx) {
         let Some(ix) = self.app_by_id.get(id).copied() else { return };
-        self.drop_application(ix, cx);
-    }
-
-    /// Everything of an application goes: asks, allocations, the application. Callbacks and states as R3.43 and R3.44 say.
-    fn drop_application(&mut self, ix: AppIx, cx: &mut Cx) {
-        let id = self.apps[ix].id.clone();
         let mut released = Vec::new();
         self.close_application(ix, Closing::Asks(0), &mut { usize::MAX }, &mut released, cx);
         let message: Arc<str> = format!("Application {id} Removed").into();
@@ -322,7 +316,8 @@ impl Partition {
         let row = &self.apps[ix];
         let (id, queue, state) = (row.id.clone(), row.queue, row.state);
         if state == AppState::Running {
-            self.stop_running(ix);
+            // It goes without leaving its state.
+            self.count_running(ix, false);
         }
         self.leave_allocating(ix);
         self.user_close(ix, removed, cx);

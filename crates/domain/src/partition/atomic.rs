@@ -105,8 +105,9 @@ impl Partition {
     /// The gang was tried as a whole and waits as a whole.
     pub(super) fn hold_gang(&mut self, app: AppIx, hold: Hold, cx: &mut Cx) {
         let keys = self.apps[app].groups_by_key.keys().filter(|key| key.placeholder);
+        let mut shortage = None;
         for key in keys.cloned().collect::<Vec<_>>() {
-            self.hold(app, &key, hold, cx);
+            self.hold_of_gang(app, &key, hold, &mut shortage, cx);
             self.block_group(app, &key);
         }
     }
@@ -144,8 +145,9 @@ impl Partition {
         let row = &self.allocs[alloc];
         let Some(required) = &row.spec.required_node else { return self.find_node(alloc, &row.resource) };
         let node = *self.node_by_id.get(required)?;
-        let fits = self.nodes[node].available.fits(&row.resource);
-        (fits && !(self.ask_shim && self.is_refused(alloc, node))).then_some(node)
+        // R5.43: others that require it, or have preempted for it, come first.
+        let open = self.is_shared(node) && self.nodes[node].available.fits(&row.resource);
+        (open && !(self.ask_shim && self.is_refused(alloc, node))).then_some(node)
     }
 
     /// Charges the whole gang without showing it, and asks the shim about each of its placeholders.

@@ -98,7 +98,7 @@ impl Partition {
                 Deadline::Wake { app, serial } => self.wake(app, serial, cx.now),
                 Deadline::CleanQueues => {
                     self.cleaning = false;
-                    self.clean_queues(cx);
+                    self.clean_below(self.root, cx);
                     if self.queues.values().any(|queue| queue.is_removable()) {
                         self.plan_cleaning(cx.now);
                     }

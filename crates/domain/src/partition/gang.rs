@@ -399,13 +399,9 @@ impl Partition {
         }
     }
 
-    /// Only the placeholder's node went, and the other one takes the real ask: the swap is complete without a confirmation (R2.23).
-    /// The caller announces both.
-    pub(super) fn complete_swap_early(&mut self, placeholder: AllocIx, real: AllocIx, cx: &mut Cx) {
-        self.swap(placeholder, real, true, cx);
-    }
-
-    fn swap(&mut self, placeholder: AllocIx, real: AllocIx, node_goes: bool, cx: &mut Cx) {
+    /// The real allocation takes the place of the placeholder, which the shim confirmed, or whose node goes (R2.23). The caller
+    /// announces it.
+    pub(super) fn swap(&mut self, placeholder: AllocIx, real: AllocIx, node_goes: bool, cx: &mut Cx) {
         let row = &self.allocs[placeholder];
         let (app, home, created) = (row.app, row.node, row.created);
         let group = row.spec.task_group.clone();

@@ -11,12 +11,19 @@ use crate::{
     app::{GroupKey, Hold},
     event::Detail,
     rare::Rare,
-    resources::Resource,
+    resources::{Resource, Shown},
     types::{AllocIx, AppIx, QueueIx},
 };
 
 /// Text of the release of a placeholder that keeps a place for a part that has one.
 const SPARE: &str = "cancel placeholder: the originator of its task group has its place already";
+
+/// What a gang lacks that has no room, as its placeholders are told.
+pub(super) struct Shortage {
+    wanted: Resource,
+    level: Option<QueueIx>,
+    own: Option<Resource>,
+}
 
 impl Partition {
     /// What a gang wants at once that has not begun: no placeholder of it, nor a real part, has a place (SEEDS S11). In which state
@@ -172,5 +179,51 @@ impl Partition {
         let limits = || row.track.map_or_else(Vec::new, |track| self.ugm.bounds(track));
         let by_user = || limits().iter().any(|bound| bound.limit.resources.as_ref().is_some_and(above));
         (by_queue() || by_user()).then_some(own)
+    }
+
+    fn shortage(&self, app: AppIx) -> Shortage {
+        let (wanted, level) = self.gang_shortage(app);
+        Shortage { wanted, level, own: self.in_its_own_way(app) }
+    }
+
+    /// A placeholder waits for room for its whole gang (SEEDS S11): told as of any other ask that a limit holds back.
+    pub(super) fn hold_in_gang(&mut self, alloc: AllocIx, shortage: &mut Option<Shortage>, cx: &mut Cx) {
+        let row = &self.allocs[alloc];
+        let (app, key) = (row.app, row.spec.key.clone());
+        let Shortage { wanted, level, own } = shortage.get_or_insert_with(|| self.shortage(app));
+        self.log(alloc, if level.is_some() { "Not enough queue quota" } else { "Not enough user quota" }, cx.now);
+        let row = &self.allocs[alloc];
+        if row.over_queue_quota || row.over_user_quota {
+            return;
+        }
+        let beside =
+            own.as_ref().map_or_else(String::new, |own| format!(", beside {own} that its application has itself"));
+        let (text, reason) = match level {
+            Some(level) => {
+                self.allocs[alloc].over_queue_quota = true;
+                let headroom = self.headroom(self.apps[app].queue);
+                let (queue, path) = (self.queue_path(alloc), self.queues[*level].path.clone());
+                let headroom = Shown(headroom.as_ref());
+                (
+                    format!(
+                        "Request '{key}' does not fit in queue '{queue}' with all of its gang (requested {wanted}, available {headroom}{beside})"
+                    ),
+                    format!("held back by the max of queue {path}, which has no room for all of its gang{beside}"),
+                )
+            }
+            None => {
+                self.allocs[alloc].over_user_quota = true;
+                let headroom = self.user_headroom(app);
+                let headroom = Shown(headroom.as_ref());
+                (
+                    format!(
+                        "Request '{key}' exceeds the available user quota with all of its gang (requested {wanted}, available {headroom}{beside})"
+                    ),
+                    format!("held back by a limit of its user or group, which has no room for all of its gang{beside}"),
+                )
+            }
+        };
+        self.message_of(alloc, &text, cx);
+        self.skipped(alloc, &reason, cx);
     }
 }

@@ -282,8 +282,10 @@ impl Partition {
         }
         row.blocked_in = epoch;
         let (shapes, preempts) = (&self.shapes, self.conf.preemption);
-        let in_vain =
-            |key: &GroupKey, group: &AskGroup| group.waits_for_nodes(preempts, now) && shapes.is_nowhere(key.shape);
+        // Of one that requires its node, and waits with its gang for nodes, a shape says nothing: that node may be drained.
+        let in_vain = |key: &GroupKey, group: &AskGroup| {
+            key.required_node.is_none() && group.waits_for_nodes(preempts, now) && shapes.is_nowhere(key.shape)
+        };
         let mut left = BTreeSet::new();
         for key in std::mem::take(&mut row.blocked_groups) {
             let Some(group) = row.groups_by_key.get_mut(&key).filter(|group| group.blocked) else { continue };

@@ -503,7 +503,7 @@ impl Partition {
         let row = &self.allocs[alloc];
         let node_id = row.node.map(|n| self.nodes[n].spec.id.clone()).unwrap_or_default();
         let message: Arc<str> = format!("Node {node_id} Removed").into();
-        let mut release = Released {
+        let release = Released {
             key: row.spec.key.clone(),
             app: self.apps[row.app].id.clone(),
             termination: Termination::StoppedByRm,
@@ -524,7 +524,7 @@ impl Partition {
                 kept = Some((real, elsewhere, row.created));
             } else if fits || elsewhere.is_some() && self.swap_elsewhere(alloc, real, cx) {
                 // R2.23: only the placeholder's node went: the swap is complete.
-                self.complete_swap_early(alloc, real, cx);
+                self.swap(alloc, real, true, cx);
                 released.push(release);
                 completed.push(real);
                 return;
@@ -532,7 +532,6 @@ impl Partition {
             // R2.24: both sides were here, nowhere is a place, or the shim has to agree again.
             self.undo_swap_of_real(real, cx);
         }
-        release.confirm = false;
         // R6.19: the shim was asked to release it already. Nothing of it stays, and the key may be used again.
         let asked_back = self.allocs[alloc].released;
         self.remove_allocation(alloc, Removal { termination: Termination::Unknown, node_goes: true }, cx);

@@ -205,12 +205,8 @@ impl Partition {
         }
     }
 
-    /// Removes draining and dynamic queues that are empty, children first (R1.17, QUE-010–QUE-013).
-    pub(super) fn clean_queues(&mut self, cx: &mut Cx) {
-        self.clean_below(self.root, cx);
-    }
-
-    fn clean_below(&mut self, ix: QueueIx, cx: &mut Cx) {
+    /// Removes draining and dynamic queues below one that are empty, children first (R1.17, QUE-010–QUE-013).
+    pub(super) fn clean_below(&mut self, ix: QueueIx, cx: &mut Cx) {
         for child in self.queues[ix].children.values().copied().collect::<Vec<_>>() {
             self.clean_below(child, cx);
             let row = &self.queues[child];

@@ -6,9 +6,10 @@
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use super::Partition;
+use crate::app::AskGroup;
 use crate::coded::{Coded, Error, Reader, Writer, list};
 use crate::node::Node;
-use crate::types::{AllocIx, Nanos, NodeIx};
+use crate::types::{AllocIx, AppIx, Nanos, NodeIx};
 
 /// Between two searches for a constrained ask while constrained allocations come and go; doubles up to 32 s.
 const CHANGED: Nanos = Nanos::from_secs(1);
@@ -18,6 +19,10 @@ const LONGEST: Nanos = Nanos::from_secs(300);
 /// Refusals that are remembered one by one, of all asks together (some 150 bytes each). Beyond, an ask that found no node is
 /// remembered as refused on all of them.
 const MOST: usize = 1_000_000;
+/// Groups of asks that are looked through when something changes on a node that they require, and real asks of a gang with a
+/// placeholder there that are tried again for it. What is beyond is asked about again in its time, as above.
+const LOOKS: usize = 1_000;
+const GANG: usize = 100;
 /// Texts that are known to be there already.
 const TEXTS: usize = 1_024;
 
@@ -233,6 +238,45 @@ impl Partition {
         for real in self.questions.agreed.keys().filter(there).copied().collect::<Vec<_>>() {
             self.questions.agreed.remove(&real);
         }
+    }
+
+    /// Something changed on a node. Asks that the shim refused there before are asked about again, also those of which no shape tells,
+    /// as they look for no room on nodes: they require this one, or would take the place of a placeholder there.
+    pub(super) fn rouse_refused(&mut self, node: NodeIx) {
+        if !self.ask_shim || !self.has_refusals() {
+            return;
+        }
+        let id = self.nodes[node].spec.id.clone();
+        let apps = self.requiring(&id);
+        let groups =
+            apps.flat_map(|app| self.apps[app].groups_by_key.iter().map(move |(key, group)| (app, key, group)));
+        let again = groups.take(LOOKS).filter(|(_, key, group)| {
+            group.blocked && key.required_node.as_ref() == Some(&id) && self.is_refused_no_more(group, node)
+        });
+        for (app, key) in again.map(|(app, key, _)| (app, key.clone())).collect::<Vec<_>>() {
+            self.unblock_group(app, &key);
+            self.rouse(app);
+        }
+        let there = self.nodes[node].allocs.iter().map(|alloc| &self.allocs[*alloc]);
+        let gangs: BTreeSet<AppIx> = there.filter(|row| row.is_placeholder()).map(|row| row.app).collect();
+        let again = gangs.into_iter().filter(|app| {
+            let row = &self.apps[*app];
+            // Each of them looks at each placeholder of its task group.
+            let waiting = &row.gang.replacing.0;
+            waiting.len() <= GANG
+                && waiting
+                    .values()
+                    .filter_map(|key| row.groups_by_key.get(key))
+                    .any(|group| self.is_refused_no_more(group, node))
+        });
+        for app in again.collect::<Vec<_>>() {
+            self.look_for_swaps(app);
+        }
+    }
+
+    /// The shim refused one of them there, which does not hold any more.
+    fn is_refused_no_more(&self, group: &AskGroup, node: NodeIx) -> bool {
+        group.asks.values().any(|ask| self.was_refused(*ask) && !self.is_refused(*ask, node))
     }
 
     /// Searches that are over begin anew where that is due.

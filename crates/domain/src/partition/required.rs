@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Cx, Partition, Unfit, Why, schedule::Outcome};
 use crate::{
     app::Hold,
-    types::{AllocIx, AppIx},
+    types::{AllocIx, AppIx, NodeIx},
 };
 
 /// So many asks of a group reserve the node that they require; more would not close it better, and each looks again when the node
@@ -71,12 +71,22 @@ impl Partition {
         if self.required_asks.is_empty() {
             return;
         }
-        let none = (node.clone(), AppIx(0));
-        let waiting = self.required_asks.range(none..).take_while(|((of, _), _)| of == node);
-        for app in waiting.map(|((_, app), _)| *app).collect::<Vec<_>>() {
+        for app in self.requiring(node).collect::<Vec<_>>() {
             self.rouse_groups(app);
         }
         self.reserved_epoch = 0;
+    }
+
+    /// Applications with asks that wait and require this node.
+    pub(super) fn requiring<'a>(&'a self, node: &'a Arc<str>) -> impl Iterator<Item = AppIx> + 'a {
+        let none = (node.clone(), AppIx(0));
+        let waiting = self.required_asks.range(none..).take_while(move |((of, _), _)| of == node);
+        waiting.map(|((_, app), _)| *app)
+    }
+
+    /// An ask that waits requires this node.
+    pub(super) fn is_required(&self, node: NodeIx) -> bool {
+        self.requiring(&self.nodes[node].spec.id).next().is_some()
     }
 
     /// What is the matter with the node that an ask requires.

@@ -2,7 +2,7 @@
 //! else in the order of queues, applications, asks and nodes. Each step makes the decision that the rules make; only what
 //! is known to be impossible is not looked at.
 
-use super::{Cx, Done, Partition, Placement, Reason};
+use super::{Cx, Done, Partition, Placement, Reason, gang_room::Shortage};
 use crate::{
     alloc::{LogEntry, Phase},
     app::{GroupKey, Hold},
@@ -193,7 +193,7 @@ impl Partition {
             return Outcome::Nothing;
         }
         let mut failed = self.failed_on_nodes(app);
-        let (mut spare, mut again) = (None, false);
+        let (mut spare, mut gang, mut again) = (None, None, false);
         loop {
             // The group before was tried in vain, and is blocked. Those of an application that gives way by now would not be taken up
             // again.
@@ -229,19 +229,19 @@ impl Partition {
                         return Outcome::Progress;
                     }
                     if matches!(hold, Hold::QueueQuota | Hold::ClusterFull | Hold::GangRoom)
-                        && let Some(outcome) = self.preempt_group(app, &key, hold, cx)
+                        && let Some(outcome) = self.preempt_group(app, &key, hold, &mut gang, cx)
                     {
                         return outcome;
                     }
-                    let gang = self.goes_all_at_once(app, &key);
-                    if gang {
+                    let at_once = self.goes_all_at_once(app, &key);
+                    if at_once {
                         self.hold_gang(app, hold, cx);
                         failed = self.failed_on_nodes(app);
                     } else {
                         self.hold(app, &key, hold, cx);
                     }
                     // Neither reservation nor preemption helps a gang that is placed all at once.
-                    if hold == Hold::Nodes && !gang {
+                    if hold == Hold::Nodes && !at_once {
                         if let Some(failed) = &mut failed {
                             failed.add(&key, &self.apps[app]);
                         }
@@ -249,7 +249,7 @@ impl Partition {
                             self.block_group(app, &key);
                             continue;
                         }
-                        if let Some(outcome) = self.preempt_group(app, &key, hold, cx) {
+                        if let Some(outcome) = self.preempt_group(app, &key, hold, &mut gang, cx) {
                             return outcome;
                         }
                     }
@@ -512,6 +512,18 @@ impl Partition {
 
     /// The asks of a group wait, for one reason: each is told of it once (R4.35, R4.37, SEEDS S7).
     pub(super) fn hold(&mut self, app: AppIx, key: &GroupKey, hold: Hold, cx: &mut Cx) {
+        self.hold_of_gang(app, key, hold, &mut None, cx);
+    }
+
+    /// The same of one of the groups of a gang; what the gang lacks is found once for all of them.
+    pub(super) fn hold_of_gang(
+        &mut self,
+        app: AppIx,
+        key: &GroupKey,
+        hold: Hold,
+        shortage: &mut Option<Shortage>,
+        cx: &mut Cx,
+    ) {
         if matches!(hold, Hold::UserQuota | Hold::QueueQuota | Hold::ClusterFull) {
             self.limited = true;
         }
@@ -521,11 +533,18 @@ impl Partition {
         let fresh = std::mem::take(&mut group.fresh);
         let asks: Vec<AllocIx> = if again { &fresh } else { &group.asks }.values().copied().collect();
         for alloc in asks {
-            self.hold_ask(alloc, hold, before, cx);
+            self.hold_ask(alloc, hold, before, shortage, cx);
         }
     }
 
-    fn hold_ask(&mut self, alloc: AllocIx, hold: Hold, before: Option<Hold>, cx: &mut Cx) {
+    fn hold_ask(
+        &mut self,
+        alloc: AllocIx,
+        hold: Hold,
+        before: Option<Hold>,
+        shortage: &mut Option<Shortage>,
+        cx: &mut Cx,
+    ) {
         let Some(hold) = self.own_hold(alloc, hold) else { return self.note_passed(alloc, cx) };
         match hold {
             Hold::UserQuota => {
@@ -581,7 +600,7 @@ impl Partition {
                 self.log_no_preemption(alloc, cx.now);
             }
             Hold::RequiredNode => self.note_passed(alloc, cx),
-            Hold::GangRoom => self.hold_in_gang(alloc, cx),
+            Hold::GangRoom => self.hold_in_gang(alloc, shortage, cx),
             Hold::Gang | Hold::Failures => {}
         }
     }
@@ -596,49 +615,8 @@ impl Partition {
         (hold != Hold::ClusterFull || self.allocs[alloc].spec.required_node.is_none()).then_some(hold)
     }
 
-    /// A placeholder waits for room for its whole gang (SEEDS S11): told as of any other ask that a limit holds back.
-    fn hold_in_gang(&mut self, alloc: AllocIx, cx: &mut Cx) {
-        let row = &self.allocs[alloc];
-        let (app, key) = (row.app, row.spec.key.clone());
-        let (wanted, level) = self.gang_shortage(app);
-        self.log(alloc, if level.is_some() { "Not enough queue quota" } else { "Not enough user quota" }, cx.now);
-        let row = &self.allocs[alloc];
-        if row.over_queue_quota || row.over_user_quota {
-            return;
-        }
-        let own = self.in_its_own_way(app);
-        let beside = own.map_or_else(String::new, |own| format!(", beside {own} that its application has itself"));
-        let (text, reason) = match level {
-            Some(level) => {
-                self.allocs[alloc].over_queue_quota = true;
-                let headroom = self.headroom(self.apps[app].queue);
-                let (queue, path) = (self.queue_path(alloc), self.queues[level].path.clone());
-                let headroom = Shown(headroom.as_ref());
-                (
-                    format!(
-                        "Request '{key}' does not fit in queue '{queue}' with all of its gang (requested {wanted}, available {headroom}{beside})"
-                    ),
-                    format!("held back by the max of queue {path}, which has no room for all of its gang{beside}"),
-                )
-            }
-            None => {
-                self.allocs[alloc].over_user_quota = true;
-                let headroom = self.user_headroom(app);
-                let headroom = Shown(headroom.as_ref());
-                (
-                    format!(
-                        "Request '{key}' exceeds the available user quota with all of its gang (requested {wanted}, available {headroom}{beside})"
-                    ),
-                    format!("held back by a limit of its user or group, which has no room for all of its gang{beside}"),
-                )
-            }
-        };
-        self.message_of(alloc, &text, cx);
-        self.skipped(alloc, &reason, cx);
-    }
-
     /// Tells the shim that an ask is held back by a limit, once each time it begins (SEEDS S7).
-    fn skipped(&self, alloc: AllocIx, reason: &str, cx: &mut Cx) {
+    pub(super) fn skipped(&self, alloc: AllocIx, reason: &str, cx: &mut Cx) {
         let row = &self.allocs[alloc];
         cx.callback(Callback::ContainerState {
             app: self.apps[row.app].id.clone(),

@@ -146,6 +146,7 @@ impl Partition {
             let reserved: Vec<AllocIx> = self.nodes[node].reservations.iter().collect();
             self.ripen(reserved);
         }
+        self.rouse_refused(node);
         self.unblock_open_shapes(node);
     }
 
@@ -162,13 +163,12 @@ impl Partition {
 
     /// So much of a node is open to asks that may not have been tried there.
     pub(super) fn unblock_shapes_within(&mut self, node: NodeIx, available: &Resource) {
-        if self.nodes[node].sort_key.is_none() {
-            return;
-        }
-        if self.gang_waits {
+        let listed = self.nodes[node].sort_key.is_some();
+        // A node that is not, as it is drained, has room for placeholders that require it all the same (R5.42).
+        if self.gang_waits && (listed || self.is_required(node)) {
             self.unblock();
         }
-        if self.shapes.nowhere.is_empty() {
+        if !listed || self.shapes.nowhere.is_empty() {
             return;
         }
         let fitting: Vec<ShapeIx> = available

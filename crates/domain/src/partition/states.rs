@@ -178,7 +178,7 @@ impl Partition {
     }
 
     /// Running applications on every queue of the path (R3.6, QUE-090), counted exactly.
-    fn count_running(&mut self, ix: AppIx, up: bool) {
+    pub(super) fn count_running(&mut self, ix: AppIx, up: bool) {
         for queue in self.up(self.apps[ix].queue) {
             let row = &mut self.queues[queue];
             // One too few would keep everything else of the queue out: tests hear of it, users do not.
@@ -188,11 +188,6 @@ impl Partition {
         if !up {
             self.unblock_limits();
         }
-    }
-
-    /// A running application goes without leaving its state.
-    pub(super) fn stop_running(&mut self, ix: AppIx) {
-        self.count_running(ix, false);
     }
 
     /// An accepted application has its first allocation: it counts against the limits of running applications (QUE-090).

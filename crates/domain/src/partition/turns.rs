@@ -103,11 +103,6 @@ impl Partition {
         self.ask_shim && *last != self.epoch && first().is_some_and(|alloc| round.in_vain.contains(&alloc))
     }
 
-    /// The turn of an ask of this application was in vain.
-    pub(super) fn note_turn_in_vain(&mut self, app: AppIx) {
-        self.lose_patience(app, 1);
-    }
-
     /// No node is left for this ask: where the shim refused it in its turns it gives way.
     pub(super) fn note_search_in_vain(&mut self, alloc: AllocIx) {
         if !self.ask_shim || !self.was_refused(alloc) || !self.is_constrained(&self.allocs[alloc].spec) {
@@ -119,7 +114,8 @@ impl Partition {
         }
     }
 
-    fn lose_patience(&mut self, app: AppIx, by: u32) {
+    /// So many turns of asks of this application were in vain.
+    pub(super) fn lose_patience(&mut self, app: AppIx, by: u32) {
         let queue = self.apps[app].queue;
         if self.questions.app_tries.entry(app).or_default().are_over(by) {
             self.questions.vain_apps.entry(queue).or_default().in_vain.insert(app.0);

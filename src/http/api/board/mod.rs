@@ -173,7 +173,7 @@ impl BoardApi {
     }
 
     /// Why nothing new is placed for this resource manager. Of one that another server leads this one does not know.
-    fn halt(&self, rm: &str) -> Option<Halt> {
+    pub(super) fn halt(&self, rm: &str) -> Option<Halt> {
         self.topology.find(rm).filter(|handle| handle.is_here().is_ok())?.view.load().halt()
     }
 }

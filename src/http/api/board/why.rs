@@ -209,6 +209,14 @@ fn nodes_code(nodes: &Nodes) -> &'static str {
     }
 }
 
+/// What is to be said beside all else where nothing new is placed at all.
+pub fn besides(halt: &Halt) -> String {
+    match halt {
+        Halt::Away => " Besides, the resource manager is away: nothing new is placed until it is back.".to_owned(),
+        Halt::Log(why) => format!(" Besides, nothing is placed at present: {why}."),
+    }
+}
+
 impl Reason {
     fn new(code: &'static str, text: String) -> Reason {
         Reason { code, text, queue: None, user: None, group: None, node: None, short: Vec::new(), nodes: None }
@@ -217,16 +225,8 @@ impl Reason {
     /// The reason of these asks. `halt`: why nothing new is placed at all.
     pub fn of(waiting: &Waiting, halt: Option<&Halt>) -> Reason {
         let mut reason = Reason::by_itself(waiting, halt);
-        if waiting.why != Why::Turn {
-            match halt {
-                Some(Halt::Away) => reason
-                    .text
-                    .push_str(" Besides, the resource manager is away: nothing new is placed until it is back."),
-                Some(Halt::Log(why)) => {
-                    reason.text.push_str(&format!(" Besides, nothing is placed at present: {why}."))
-                }
-                None => {}
-            }
+        if let Some(halt) = halt.filter(|_| waiting.why != Why::Turn) {
+            reason.text.push_str(&besides(halt));
         }
         reason
     }

@@ -32,9 +32,9 @@ use crate::{
         problem::Problem,
         route::{Access, Route},
         shim::{body, query},
+        ws_v1::state::now,
     },
     messages::{
-        clock::Clock,
         partition::{GetSnapshot, Snapshot},
         places::Place,
     },
@@ -88,7 +88,7 @@ pub async fn of(
     let own: Vec<PartitionEntry> = listing.partitions.iter().filter(|entry| entry.rm == rm.id).cloned().collect();
     let snapshots = own.iter().map(|entry| entry.addr.send(GetSnapshot));
     let snapshots = try_join_all(snapshots).await.map_err(unanswered)?;
-    let now = Clock::default().now();
+    let now = now();
     let running: Vec<_> = own.into_iter().zip(snapshots).collect();
     let computed = web::block(move || {
         // It takes its memory, though nobody may wait for it any more.

@@ -13,7 +13,7 @@ use self::{
     request::{Meant, Request},
     view::WhatIf,
 };
-use super::board::BoardApi;
+use super::board::{BoardApi, why::besides};
 use crate::{
     access::Caller,
     config::LoadedConfig,
@@ -33,8 +33,9 @@ use crate::{
         problem::Problem,
         route::{Access, Route},
         shim::{body, query},
+        ws_v1::state::now,
     },
-    messages::{clock::Clock, partition::Snapshot},
+    messages::partition::Snapshot,
     si::decode,
 };
 use actix_web::{
@@ -86,11 +87,15 @@ async fn whatif(
     };
     let view = api.view(partition).await?;
     let lasted = api.histories.of(&api.topology.events, view.partition()).await;
-    let (shown, now) = (view.shown.clone(), Clock::default().now());
+    // Both runs are made as if it were over.
+    let halted = api.halt(&view.rm).map(|halt| besides(&halt)).unwrap_or_default();
+    let (shown, now) = (view.shown.clone(), now());
     let answer = web::block(move || {
         // It takes its time, though nobody may wait for it any more.
         let _turn = turn;
-        compute(&shown, &wanted, config, &view.snapshot, &lasted, now)
+        let mut answer = compute(&shown, &wanted, config, &view.snapshot, &lasted, now)?;
+        answer.ends.push_str(&halted);
+        Ok::<_, Problem>(answer)
     })
     .await??;
     Ok(HttpResponse::Ok().json(answer))

@@ -85,12 +85,14 @@ impl Partition {
         row.created.plus(delay).max(row.preemption_tried.plus(AGAIN))
     }
 
-    /// Tries to preempt for the asks of a group that nothing could be placed of (R7.2). `None`: there was nothing to do.
+    /// Tries to preempt for the asks of a group that nothing could be placed of (R7.2). `None`: there was nothing to do. Whether
+    /// the `gang` may preempt is found once for all of its groups: it takes a look at each of its asks, and each may be a group.
     pub(in super::super) fn preempt_group(
         &mut self,
         app: AppIx,
         key: &GroupKey,
         hold: Hold,
+        gang: &mut Option<bool>,
         cx: &mut Cx,
     ) -> Option<Outcome> {
         if !self.conf.preemption || key.required_node.is_some() {
@@ -102,7 +104,7 @@ impl Partition {
             self.wake_for_preemption(app, at, cx.now);
             return None;
         }
-        if hold == Hold::GangRoom && !self.gang_may_preempt(app) {
+        if hold == Hold::GangRoom && !*gang.get_or_insert_with(|| self.gang_may_preempt(app)) {
             return None;
         }
         // Those before had their turn, and none of them may try again yet; otherwise it begins with the first.

@@ -184,6 +184,16 @@ impl Search<'_> {
                 })
             }));
         }
+        if changes.is_empty() {
+            return;
+        }
+        // Where it is placed as it is, once it has waited long enough to preempt, none of these settings stands in its way.
+        if let Some(run) = self.attempt(&Change::Wait, until) {
+            if !self.found.iter().any(|remedy| matches!(remedy.change, Change::Wait)) {
+                self.note(Change::Wait, 0.0, &run);
+            }
+            return;
+        }
         let size = partition.share(&self.each);
         for change in changes {
             // Where nothing is preempted, it was the time that passed.

@@ -73,7 +73,12 @@ impl Names {
         if let Some(reason) = long_path(&id, &new.queue_name) {
             return Err((id, reason));
         }
-        let ids = [("applicationID", &*id), ("partitionName", &new.partition_name)];
+        // A style is none, but nobody knows a long one, and the reason would repeat it.
+        let ids = [
+            ("applicationID", &*id),
+            ("partitionName", &new.partition_name),
+            ("gangSchedulingStyle", &new.gang_scheduling_style),
+        ];
         let ugi = new.ugi.iter().flat_map(|ugi| std::iter::once(&ugi.user).chain(&ugi.groups));
         let names = ugi.map(|name| ("a name of ugi", name.as_str()));
         let fault = ids.into_iter().chain(names).find_map(|(what, id)| long(what, id));

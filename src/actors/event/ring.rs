@@ -79,15 +79,19 @@ impl Ring {
 
     /// Numbers and keeps events, and forgets the oldest beyond the capacity. Returns the events with their ids, all of
     /// them, also where there are more than the capacity.
-    pub fn push(&mut self, mut events: Vec<Event>) -> Vec<EventSlice> {
+    pub fn push(&mut self, events: Vec<Event>) -> Vec<EventSlice> {
         let mut added = Vec::with_capacity(1);
-        while events.len() > BLOCK {
-            let rest = events.split_off(BLOCK);
-            events.shrink_to_fit();
+        if events.len() > BLOCK {
+            // Each moves once: what a block is split off from would be moved again with every block, and a node that goes with a
+            // million allocations makes millions.
+            let mut rest = events.into_iter();
+            while rest.len() > 0 {
+                let block = rest.by_ref().take(BLOCK).collect();
+                added.extend(self.add(block));
+            }
+        } else {
             added.extend(self.add(events));
-            events = rest;
         }
-        added.extend(self.add(events));
         self.trim();
         added
     }

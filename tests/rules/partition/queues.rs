@@ -650,7 +650,7 @@ fn one_moment_is_kept_for_an_id_that_is_refused_again_and_again() {
 }
 
 #[test]
-fn only_so_many_refused_applications_are_kept_and_no_large_tags() {
+fn only_so_many_refused_applications_are_kept_and_no_long_texts() {
     // R3.5: the newest.
     let mut env = Env::calm(&text("[{name: a}]", ""));
     env.twin = None;
@@ -679,6 +679,29 @@ fn only_so_many_refused_applications_are_kept_and_no_large_tags() {
     assert!(env.partition.rejected.values().all(|row| row.state == AppState::Expired));
     env.pass(24 * 3600);
     assert!(env.partition.rejected.is_empty());
+    let groups = Arc::from([Arc::from("g".repeat(1_000).as_str()); 5]);
+    let style = "h".repeat(5_000);
+    env.add_app(AddApplication { id: "third".into(), groups: Some(groups), gang_style: style, ..env.by("bob") });
+    let third = &env.partition.rejected["third"];
+    let reason = third.rejected.as_ref().map_or(0, |reason| reason.len());
+    assert!(third.groups.is_empty() && reason <= 4_096 + '…'.len_utf8(), "{reason}");
+}
+
+#[test]
+fn the_state_log_of_an_application_does_not_grow_for_ever() {
+    // R3.3: the first entry is kept, and the newest.
+    let mut env = Env::calm(&text("[{name: a}]", ""));
+    env.twin = None;
+    env.node("n1", 10);
+    env.app("x", "root.a");
+    for n in 0..600 {
+        let key = format!("k{n}");
+        env.ask(vec![Ask::new("x", &key, 10)]);
+        env.release("x", &key, Termination::StoppedByRm);
+    }
+    let app = env.partition.app_by_id.get("x").copied().expect("it is there");
+    let states: Vec<AppState> = env.partition.apps[app].state_log.iter().map(|(_, state)| *state).collect();
+    assert_eq!((states.len(), states[0], states[999]), (1_000, AppState::Accepted, AppState::Completing));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::{
     coded::list,
     effect::Callback,
     event::{Change, Detail, EventKind},
+    names::shorten,
     types::{AppState, Nanos},
 };
 
@@ -15,8 +16,8 @@ use crate::{
 const ENDED: usize = 100_000;
 /// The same of refused ones.
 const REFUSED: usize = 10_000;
-/// Bytes of tags that are kept of one of them.
-const TAGS: usize = 4_096;
+/// Bytes that are kept of one of them of its tags, of its groups, of the names of its task groups, and of why it was refused.
+const TEXTS: usize = 4_096;
 
 /// Those that are kept, by the moment and the id: the ended ones, and the refused ones by their first refusal. Some may have been
 /// forgotten since (R3.48).
@@ -37,8 +38,20 @@ impl Ended {
 impl App {
     /// What is kept of one that has ended.
     pub(super) fn kept(mut self) -> App {
-        if self.tags.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>() > TAGS {
+        if self.tags.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>() > TEXTS {
             self.tags = Arc::default();
+        }
+        if self.groups.iter().map(|group| group.len()).sum::<usize>() > TEXTS {
+            self.groups = Arc::default();
+        }
+        if self.gang.task_groups.keys().map(|name| name.len()).sum::<usize>() > TEXTS {
+            self.gang.task_groups.clear();
+        }
+        // It repeats what was submitted, such as the amounts of a gang.
+        if let Some(reason) = self.rejected.take_if(|reason| reason.len() > TEXTS) {
+            let mut reason = reason.to_string();
+            shorten(&mut reason, TEXTS);
+            self.rejected = Some(reason.into());
         }
         self
     }

@@ -9,6 +9,9 @@ use crate::{
     types::{AllocIx, AppIx, AppState, Nanos, QueueIx},
 };
 
+/// Entries of a state log at most.
+const LOGGED: usize = 1_000;
+
 /// What may happen to an application (R3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AppEvent {
@@ -138,6 +141,11 @@ impl Partition {
         if row.state_log.is_empty() {
             // Accepted and Running: most have no more for most of their time.
             row.state_log.reserve_exact(2);
+        }
+        // Of one that works and rests again and again the first is kept, and the newest.
+        let more = (row.state_log.len() + 1).saturating_sub(LOGGED);
+        if more > 0 {
+            row.state_log.drain(1..=more);
         }
         row.state_log.push((now, new));
         let states = &mut self.queues[queue].states;

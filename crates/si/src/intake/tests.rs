@@ -237,7 +237,7 @@ fn ids_have_a_length() {
     }
     let queue = "q.".repeat(4_000);
     let text = format!(
-        r#"{{"new":[{{"applicationID":"a","queueName":"{queue}"}},{{"applicationID":"b","ugi":{{"groups":["g","{long}"]}}}}]}}"#
+        r#"{{"new":[{{"applicationID":"a","queueName":"{queue}"}},{{"applicationID":"b","ugi":{{"groups":["g","{long}"]}}}},{{"applicationID":"c","gangSchedulingStyle":"{long}"}}]}}"#
     );
     let (inward, _) = Request::Applications.read_json(text.as_bytes(), &names(), 9).expect("read");
     let reasons: Vec<String> = inward.rejected.iter().map(|rejected| format!("{rejected:?}")).collect();
@@ -246,6 +246,7 @@ fn ids_have_a_length() {
         "{reasons:?}"
     );
     assert!(reasons[1].contains("a name of ugi has 1025 bytes"), "{reasons:?}");
+    assert!(reasons[2].contains("gangSchedulingStyle has 1025 bytes"), "{reasons:?}");
 }
 
 #[test]

@@ -679,7 +679,7 @@ fn only_so_many_refused_applications_are_kept_and_no_long_texts() {
     assert!(env.partition.rejected.values().all(|row| row.state == AppState::Expired));
     env.pass(24 * 3600);
     assert!(env.partition.rejected.is_empty());
-    let groups = Arc::from([Arc::from("g".repeat(1_000).as_str()); 5]);
+    let groups = std::iter::repeat_n(Arc::from("g".repeat(1_000)), 5).collect();
     let style = "h".repeat(5_000);
     env.add_app(AddApplication { id: "third".into(), groups: Some(groups), gang_style: style, ..env.by("bob") });
     let third = &env.partition.rejected["third"];

@@ -118,6 +118,29 @@ fn a_shim_that_changes_its_mind_is_asked_again_about_a_required_node() {
     assert!(env.heard().contains(&"new daemon on n1".to_owned()), "{:?}", env.told);
 }
 
+#[test]
+fn what_only_the_shim_sees_is_found_out_by_one_ask_for_all() {
+    // R5.27: a taint that was there for long goes, and no update tells of it.
+    let mut env = Env::calm(QUEUES);
+    env.apply(Command::AskPredicates(true));
+    env.app("app-1", "root.a");
+    let second = |env: &mut Env| {
+        env.pass(1);
+        env.answer_all();
+    };
+    for node in ["n1", "n2"] {
+        env.node(node, 2);
+        ["a", "b", "c"].iter().for_each(|key| env.refuse(key, node));
+    }
+    env.ask(["a", "b", "c"].iter().map(|key| Ask::new("app-1", key, 1)).collect());
+    env.answer_all();
+    (0..300).for_each(|_| second(&mut env));
+    assert_eq!(env.partition.allocations, 0);
+    env.refusals.clear();
+    (0..31).for_each(|_| second(&mut env));
+    assert_eq!(env.partition.allocations, 3);
+}
+
 /// Which ask was asked about next, twenty times.
 fn turns(env: &mut Env) -> Vec<String> {
     (0..20)

@@ -33,6 +33,10 @@ impl Partition {
                 Intent::Swap { .. } | Intent::Reserve => {}
             }
             self.withdraw(open.alloc, &open.intent, self.others_may_fit(&open), cx);
+            if self.allocs[open.alloc].spec.required_node.is_some() {
+                // It has reserved that node.
+                self.ripen([open.alloc]);
+            }
             self.unblock_limits();
         }
     }
@@ -45,7 +49,8 @@ impl Partition {
         if matches!(open.intent, Intent::Place { .. } | Intent::Swap { .. }) {
             self.adapt_width(asked, refused);
         }
-        if !matches!(open.intent, Intent::Preempt { .. }) {
+        let required = self.allocs[open.alloc].spec.required_node.is_some();
+        if required || !matches!(open.intent, Intent::Preempt { .. }) {
             let last = answer.result.as_ref().err();
             let nodes = std::iter::once(&open.node).chain(&open.more).take(refused);
             for (n, node) in nodes.enumerate() {
@@ -133,7 +138,7 @@ impl Partition {
                 self.forget_refused_victims(open.alloc);
                 self.victims_agreed(open.alloc, open.node, (victims, needed), answer.index, cx);
             }
-            (Err(_), Intent::Preempt { .. }) => {
+            (Err(_), Intent::Preempt { .. }) if self.allocs[open.alloc].spec.required_node.is_none() => {
                 self.questions.refused_victims.insert((open.alloc, open.node));
                 self.searched_in_vain(visits);
                 self.try_next_node(open.alloc, cx.now);
@@ -170,10 +175,14 @@ impl Partition {
         if let Ok(placement) = self.check(alloc, node)
             && open
         {
+            let unexpected = self.questions.doubtful.contains(&alloc);
             self.forget_refusals(alloc);
             self.leave_waiting(alloc, Phase::Allocated, node, cx);
             self.note_allocating(alloc, cx);
             self.charge_and_tell(&placement, cx);
+            if unexpected {
+                self.doubt_refusals();
+            }
         }
     }
 
@@ -221,6 +230,7 @@ impl Partition {
             row.newest = row.newest.max(cx.now);
             self.note_change(&spec, node);
         }
+        let unexpected = self.questions.doubtful.contains(&alloc);
         self.forget_refusals(alloc);
         self.note_allocating(alloc, cx);
         // The link of its application comes with the first that counts, which may be another one.
@@ -232,5 +242,8 @@ impl Partition {
             }
         }
         self.allocated(alloc, &mut effects, cx);
+        if unexpected {
+            self.doubt_refusals();
+        }
     }
 }

@@ -65,6 +65,8 @@ const SWEEP: Nanos = Nanos::from_secs(24 * 3600);
 ///
 /// [`Command::Tick`]: crate::command::Command::Tick
 pub const DUE: usize = 64;
+/// Queues that one of them cleans away at most.
+const CLEANED: usize = 500;
 
 impl Partition {
     pub(super) fn start_periodic(&mut self, now: Nanos) {
@@ -97,10 +99,16 @@ impl Partition {
                 Deadline::Execution { app, timer } => self.execution_timer(app, timer, cx),
                 Deadline::Wake { app, serial } => self.wake(app, serial, cx.now),
                 Deadline::CleanQueues => {
-                    self.cleaning = false;
-                    self.clean_below(self.root, cx);
-                    if self.queues.values().any(|queue| queue.is_removable()) {
-                        self.plan_cleaning(cx.now);
+                    let mut more = CLEANED;
+                    self.clean_below(self.root, &mut more, cx);
+                    if more == 0 {
+                        self.deadlines.add(cx.now, Deadline::CleanQueues);
+                        left = 0;
+                    } else {
+                        self.cleaning = false;
+                        if self.queues.values().any(|queue| queue.is_removable()) {
+                            self.plan_cleaning(cx.now);
+                        }
                     }
                 }
                 Deadline::Inspect => self.inspect(cx),
@@ -300,5 +308,33 @@ mod tests {
         // A release and a change of the state of each.
         assert!((DUE..=2 * DUE).contains(&in_parts(&mut gangs, now)));
         assert!(gangs.apps.values().all(|app| app.state == AppState::Resuming));
+    }
+
+    #[test]
+    fn queues_are_cleaned_away_in_parts() {
+        const CONFIG: &str = "partitions: [{name: default, placementrules: [{name: user, create: true}], \
+                              queues: [{name: root, submitacl: '*'}]}]";
+        let (mut fx, now) = (Vec::new(), Nanos::from_secs(1_000_000));
+        let conf = config::load(CONFIG).expect("valid").partitions[0].clone();
+        let mut partition = Partition::new("rm-1".into(), "[rm-1]default".into(), conf, now, &mut fx);
+        let ids: Vec<Arc<str>> = (0..2 * CLEANED + 10).map(|n| format!("u{n}").into()).collect();
+        let app = |id: &Arc<str>| AddApplication {
+            id: id.clone(),
+            user: id.clone(),
+            groups: Some(Arc::from([])),
+            ..AddApplication::default()
+        };
+        partition.apply(Command::Applications { new: ids.iter().map(app).collect(), remove: Vec::new() }, now, &mut fx);
+        partition.apply(Command::Applications { new: Vec::new(), remove: ids.clone() }, now, &mut fx);
+        assert_eq!(partition.queues.values().count(), ids.len() + 1);
+        let now = now.plus(CLEAN);
+        let mut parts = Vec::new();
+        while partition.is_due(now) {
+            let mut part = Vec::new();
+            partition.apply(Command::Tick, now, &mut part);
+            parts.push(part.iter().filter(|effect| matches!(effect, Effect::Queue(_))).count());
+        }
+        assert_eq!(parts, [CLEANED, CLEANED, 10]);
+        assert_eq!((partition.queues.values().count(), partition.audit()), (1, Vec::new()));
     }
 }

@@ -128,6 +128,8 @@ pub(crate) struct Questions {
     pub(super) placed: u64,
     /// Answers in a row that counted for nothing.
     pub(super) void: u32,
+    /// Asks whose search began anew though nothing that they are known to depend on came or went.
+    pub(super) doubtful: imbl::OrdSet<AllocIx>,
 }
 
 impl Questions {
@@ -600,6 +602,7 @@ impl Partition {
         }
         self.ask_shim = on;
         self.questions.refusals = Refusals::default();
+        self.questions.doubtful.clear();
         (self.questions.vain_queues, self.questions.vain_apps, self.questions.vain_asks) = Default::default();
         (self.questions.queue_tries, self.questions.app_tries) = Default::default();
         // Shapes say whether the shim answers for each ask: those of waiting asks are made anew.
@@ -653,4 +656,5 @@ map!(Questions {
     26 vain_asks,
     27 queue_tries,
     28 app_tries,
+    29 doubtful,
 });

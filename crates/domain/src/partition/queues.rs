@@ -205,13 +205,18 @@ impl Partition {
         }
     }
 
-    /// Removes draining and dynamic queues below one that are empty, children first (R1.17, QUE-010–QUE-013).
-    pub(super) fn clean_below(&mut self, ix: QueueIx, cx: &mut Cx) {
+    /// Removes draining and dynamic queues below one that are empty, children first, so many `more` at most (R1.17,
+    /// QUE-010–QUE-013).
+    pub(super) fn clean_below(&mut self, ix: QueueIx, more: &mut usize, cx: &mut Cx) {
         for child in self.queues[ix].children.values().copied().collect::<Vec<_>>() {
-            self.clean_below(child, cx);
+            self.clean_below(child, more, cx);
+            if *more == 0 {
+                return;
+            }
             let row = &self.queues[child];
             if row.is_removable() && row.children.is_empty() && row.apps.is_empty() {
                 self.remove_queue(child, cx);
+                *more -= 1;
             }
         }
     }

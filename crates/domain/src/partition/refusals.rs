@@ -152,6 +152,12 @@ impl Partition {
         self.questions.refusals.of(alloc, node).is_some()
     }
 
+    /// The shim refused it not long ago, whatever came or went since: when others may be preempted for it again.
+    pub(super) fn preempts_again(&self, alloc: AllocIx, now: Nanos) -> Option<Nanos> {
+        let row = self.questions.refusals.asks.get(&alloc).filter(|_| self.ask_shim)?;
+        Some(row.last.plus(LONGEST)).filter(|at| *at > now)
+    }
+
     /// What the shim said where it refused an ask on a node, and that holds.
     pub(super) fn refused(&self, alloc: AllocIx, node: NodeIx) -> Option<&Arc<str>> {
         self.questions.refusals.of(alloc, node).filter(|_| self.ask_shim)
@@ -192,6 +198,7 @@ impl Partition {
 
     pub(super) fn forget_refusals(&mut self, alloc: AllocIx) {
         self.questions.refusals.forget(alloc);
+        self.questions.doubtful.remove(&alloc);
         self.ask_takes_no_more_turns(alloc);
     }
 
@@ -291,16 +298,51 @@ impl Partition {
             !row.is_none() && !self.is_in_question(alloc) && now.minus(row.last) >= wait
         };
         let asks = self.questions.refusals.asks.iter();
-        let due: Vec<AllocIx> = asks.filter(|(ask, row)| due(**ask, row)).map(|(ask, _)| *ask).collect();
+        let mut due: Vec<AllocIx> = asks.filter(|(ask, row)| due(**ask, row)).map(|(ask, _)| *ask).collect();
+        if due.is_empty() {
+            due.extend(self.refused_longest_ago(now));
+        }
         for alloc in &due {
-            let refusals = &mut self.questions.refusals;
+            let questions = &mut self.questions;
+            let refusals = &mut questions.refusals;
             if let Some(row) = refusals.asks.get_mut(alloc) {
                 refusals.number -= std::mem::take(&mut row.nodes).len();
                 row.everywhere = None;
                 row.searches += 1;
+                if row.changes == questions.changes {
+                    questions.doubtful.insert(*alloc);
+                } else {
+                    questions.doubtful.remove(alloc);
+                }
             }
         }
         self.search_again(&due);
+    }
+
+    /// What only the shim sees, such as a taint that went, is the same for many asks: where none was refused anything for a while,
+    /// one finds out for all, the one that has waited longest.
+    fn refused_longest_ago(&self, now: Nanos) -> Option<AllocIx> {
+        let asks = || self.questions.refusals.asks.iter().filter(|(_, row)| !row.is_none());
+        let last = asks().map(|(_, row)| row.last).max()?;
+        let free = asks().filter(|(ask, _)| !self.is_in_question(**ask));
+        let longest = free.min_by_key(|(_, row)| row.last).map(|(ask, _)| *ask);
+        longest.filter(|_| now.minus(last) >= UNCHANGED)
+    }
+
+    /// An ask was refused everywhere, and is placed though nothing that it is known to depend on came or went: the shim sees something
+    /// that it did not tell of, so what it refused to others may hold no more either. They begin from the first search, so that
+    /// none of them has the others tried anew in its turn.
+    pub(super) fn doubt_refusals(&mut self) {
+        self.questions.doubtful.clear();
+        let refusals = &mut self.questions.refusals;
+        let asks: Vec<AllocIx> = refusals.asks.keys().copied().collect();
+        for ask in &asks {
+            if let Some(row) = refusals.asks.get_mut(ask) {
+                *row = Refused { last: row.last, ..Refused::default() };
+            }
+        }
+        refusals.number = 0;
+        self.search_again(&asks);
     }
 
     fn search_again(&mut self, asks: &[AllocIx]) {

@@ -2,7 +2,7 @@
 
 use callboard::domain::{
     alloc::Foreign,
-    command::NodeAction,
+    command::{Command, NodeAction},
     event::EventKind,
     partition::{Explainer, Why},
     types::Termination,
@@ -44,6 +44,80 @@ fn victims_by_kind_priority_and_age() {
     let mut env = node_with(&[v("driver", 10).originator(), v("out", 10).opted_out(), v("low", 10).priority(-1)]);
     env.ask(vec![Ask::new("app-a", "ds", 20).requires("n1")]);
     assert_eq!(env.heard(), ["app-a Accepted", "released low Preempted", "released out Preempted"]);
+}
+
+/// A node that is full, where a shim is asked.
+fn asked() -> Env {
+    let mut env = node_with(&[v("v0", 30)]);
+    env.node_action("n2", NodeAction::Decommission, None);
+    env.apply(Command::AskPredicates(true));
+    env
+}
+
+#[test]
+fn nobody_goes_for_one_that_the_shim_refuses_there() {
+    // R7.38: its host port is taken, say; and who goes comes back under another name.
+    let mut env = asked();
+    env.refuse("ds", "n1");
+    env.ask(vec![Ask::new("app-a", "ds", 10).requires("n1")]);
+    env.answer_all();
+    assert!(env.unconfirmed.is_empty());
+    // The node is kept for nobody, and when something changes there the shim is asked again.
+    for n in 1..20 {
+        let before = format!("v{}", n - 1);
+        env.release("app-b", &before, Termination::StoppedByRm);
+        env.answer_all();
+        env.ask(vec![v(&format!("v{n}"), 30)]);
+        env.answer_all();
+        assert!(env.unconfirmed.is_empty());
+        assert!(env.partition.alloc("app-b", &format!("v{n}")).is_some_and(|row| !row.is_pending()));
+    }
+    env.refusals.clear();
+    env.release("app-b", "v19", Termination::StoppedByRm);
+    env.answer_all();
+    assert!(env.heard().contains(&"new ds on n1".to_owned()), "{:?}", env.told);
+}
+
+#[test]
+fn one_that_the_shim_agrees_to_without_its_victims_gets_their_room() {
+    let mut env = asked();
+    env.ask(vec![Ask::new("app-a", "ds", 10).requires("n1")]);
+    assert!(env.unconfirmed.is_empty(), "the shim is asked before");
+    env.answer_all();
+    assert_eq!(env.unconfirmed.len(), 1);
+    env.confirm_all();
+    env.answer_all();
+    assert!(env.heard().contains(&"new ds on n1".to_owned()), "{:?}", env.told);
+}
+
+#[test]
+fn a_shim_that_refuses_what_it_agreed_to_has_others_end_for_it_once_in_five_minutes() {
+    // R7.38
+    let mut env = asked();
+    env.ask(vec![Ask::new("app-a", "ds", 10).requires("n1")]);
+    let mut gone = 0;
+    for n in 1..20 {
+        // It agrees while they are there.
+        env.refusals.clear();
+        env.answer_all();
+        gone += env.unconfirmed.len();
+        env.refuse("ds", "n1");
+        env.confirm_all();
+        env.answer_all();
+        env.ask(vec![v(&format!("v{n}"), 30)]);
+        env.answer_all();
+        env.pass(2);
+    }
+    assert_eq!(gone, 1);
+    env.refusals.clear();
+    for _ in 0..400 {
+        env.pass(1);
+        env.answer_all();
+        gone += env.unconfirmed.len();
+        env.confirm_all();
+    }
+    assert_eq!(gone, 2);
+    assert!(env.heard().contains(&"new ds on n1".to_owned()), "{:?}", env.told);
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl Partition {
         }
     }
 
-    fn ask_about_victims(&mut self, alloc: AllocIx, plan: Plan, cx: &mut Cx) {
+    pub(super) fn ask_about_victims(&mut self, alloc: AllocIx, plan: Plan, cx: &mut Cx) {
         let keys = plan.victims.iter().chain(&plan.rest).map(|v| self.allocs[*v].spec.key.clone()).collect();
         let kind = if plan.victims.is_empty() {
             QuestionKind::Fits { allocate: true }
@@ -107,6 +107,9 @@ impl Partition {
         let count = if needed == 0 { 0 } else { needed.max(index + 1) };
         let same = victims[..count].iter().all(|(victim, seq)| self.allocs[*victim].seq == *seq);
         let victims: Vec<AllocIx> = victims[..count].iter().map(|(victim, _)| *victim).collect();
+        if self.allocs[alloc].spec.required_node.is_some() {
+            return self.required_agreed(alloc, &victims, same, cx);
+        }
         let scope = self.scope(alloc);
         let reserved_by_other = !self.nodes[node].reservations.is_empty()
             && self.allocs[alloc].reserved != Some(node)

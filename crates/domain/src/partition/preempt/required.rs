@@ -7,9 +7,14 @@ use super::{
     attempt::WEIGHT,
     gap,
     harm::Candidate,
-    helps, is_preemptable, wanted,
+    helps, is_preemptable,
+    plan::Plan,
+    wanted,
 };
-use crate::types::{AllocIx, Nanos, NodeIx};
+use crate::{
+    resources::Resource,
+    types::{AllocIx, Nanos, NodeIx},
+};
 
 /// Steps in which one choice may search for the least harm.
 const STEPS: u32 = 5_000;
@@ -35,12 +40,18 @@ impl Partition {
             }
             return Outcome::Nothing;
         }
+        // Others went for it, and the shim, which had agreed, refused it all the same: whoever came in their place would be the next.
+        if self.allocs[alloc].triggered_preemption
+            && let Some(at) = self.preempts_again(alloc, cx.now)
+        {
+            self.wake_at(self.allocs[alloc].app, at);
+            return Outcome::Nothing;
+        }
         // R7.38: again only when its victims are gone and something else took the room.
         if spent {
             self.end_claim(alloc);
         }
-        // Where the cluster is full as well, those who go have to make room in both.
-        let missing = missing.max(&gap(&need, &self.cluster_room_to_come()));
+        let missing = self.lacks_in_all(alloc, missing);
         let (priority, at_node) = (self.allocs[alloc].spec.priority, &self.nodes[node]);
         let candidates: Vec<Candidate> = at_node
             .allocs
@@ -59,12 +70,49 @@ impl Partition {
             cx.tried(WEIGHT);
             return Outcome::Nothing;
         };
+        if !self.ask_shim {
+            self.preempt_there(alloc, &victims, cx);
+            return Outcome::Preempted(1);
+        }
+        // Where it does not fit with all of them gone they would go in vain.
+        if !self.may_ask_about_victims(self.apps[self.allocs[alloc].app].queue) {
+            self.limited = true;
+            self.held_back.insert(alloc);
+            return Outcome::Nothing;
+        }
+        self.ask_about_victims(alloc, Plan { node, victims, further: Vec::new(), rest: Vec::new() }, cx);
+        Outcome::Progress
+    }
+
+    /// What an ask lacks on its node; where the cluster is full as well, those who go have to make room in both.
+    fn lacks_in_all(&self, alloc: AllocIx, missing: Resource) -> Resource {
+        missing.max(&gap(&wanted(&self.allocs[alloc].resource), &self.cluster_room_to_come()))
+    }
+
+    fn preempt_there(&mut self, alloc: AllocIx, victims: &[AllocIx], cx: &mut Cx) {
         let key = self.allocs[alloc].spec.key.clone();
         let text: Arc<str> = format!("preempting allocations to free up resources to run daemon set ask: {key}").into();
-        self.release_victims(alloc, &victims, &text, cx);
-        self.begin_claim(alloc, &victims, None);
+        self.release_victims(alloc, victims, &text, cx);
+        self.begin_claim(alloc, victims, None);
         self.squeezed(cx.now);
-        Outcome::Preempted(1)
+    }
+
+    /// The shim agreed that an ask fits on the node that it requires with these gone, of which all are the `same` as then.
+    pub(super) fn required_agreed(&mut self, alloc: AllocIx, victims: &[AllocIx], same: bool, cx: &mut Cx) {
+        let mut freed = Resource::new();
+        victims.iter().for_each(|victim| freed.add(&self.allocs[*victim].resource));
+        let missing = self.lacks_then(alloc);
+        let fine = same
+            && victims.iter().all(|victim| is_preemptable(&self.allocs[*victim]))
+            && self.allocs[alloc].reserved.is_some()
+            && !self.has_claim(alloc)
+            && !missing.is_empty()
+            && gap(&self.lacks_in_all(alloc, missing), &freed).is_empty();
+        if fine {
+            self.preempt_there(alloc, victims, cx);
+        } else {
+            self.ripen([alloc]);
+        }
     }
 
     /// R7.37: said in the log each time, in an event from time to time, and tried again then.

@@ -62,7 +62,8 @@ pub struct Cursor([u64; KINDS]);
 pub type Bounds = Size;
 
 impl Size {
-    fn of(payload: &Payload) -> Size {
+    /// Of a line.
+    pub fn of(payload: &Payload) -> Size {
         Size { entries: payload.entries(), bytes: weight(payload) }
     }
 
@@ -72,7 +73,8 @@ impl Size {
         self.bytes += more.bytes;
     }
 
-    fn take(&mut self, less: Size) {
+    /// Without this.
+    pub fn take(&mut self, less: Size) {
         self.entries -= less.entries;
         self.bytes -= less.bytes;
     }
@@ -276,16 +278,16 @@ impl Buffer {
         Cursor(std::array::from_fn(|kind| self.queues[kind].after(after)))
     }
 
-    /// The next lines of a reader, of about so many entries: of all kinds as numbered, or of one kind what was not handed
-    /// out yet.
-    pub fn read(&self, cursor: &mut Cursor, kind: Option<Kind>, entries: usize) -> Vec<Arc<Line>> {
-        let mut taken = 0;
+    /// The next lines of a reader, of about this size: of all kinds as numbered, or of one kind what was not handed out yet.
+    pub fn read(&self, cursor: &mut Cursor, kind: Option<Kind>, size: Size) -> Vec<Arc<Line>> {
+        let mut taken = Size::default();
         let mut lines = Vec::new();
-        while taken < entries
+        while taken.entries < size.entries
+            && taken.bytes < size.bytes
             && let Some((place, line)) = self.next(*cursor, kind)
         {
             cursor.0[line.payload.kind() as usize] = place + 1;
-            taken += line.payload.entries();
+            taken.add(Size::of(&line.payload));
             lines.push(line.clone());
         }
         lines

@@ -11,15 +11,16 @@ use super::{
 use crate::{
     domain::types::Nanos,
     messages::{
-        budget::Pressure,
+        budget::{Pressure, Size},
         held::Held,
         progress::Progress,
         rm::{Attach, Closing, Kind, Line, Predicates, StreamInfo, ToStream},
     },
 };
 
-/// Entries that may be on their way to one stream before it says that they were handed over.
-const WINDOW: usize = 16_384;
+/// What may be on its way to one stream before it says that it was handed over. What a stream that nobody reads has keeps memory
+/// until its connection is given up, beside the bounds of the session.
+const WINDOW: Size = Size { entries: 16_384, bytes: 16 << 20 };
 
 /// Entries that are read for one stream at a time: what is read costs about as much as a slice of the scheduling loop.
 const STEP: usize = 2_048;
@@ -55,9 +56,10 @@ pub struct Stream {
     next: Cursor,
     /// The last line that was sent.
     sent: u64,
-    /// Lines sent and not handed over, with their entries.
-    flying: VecDeque<(u64, usize)>,
-    flying_entries: usize,
+    /// Lines sent and not handed over, with their sizes.
+    flying: VecDeque<(u64, Size)>,
+    /// Of all of them.
+    under_way: Size,
 }
 
 /// A stream that waits for a registration.
@@ -82,7 +84,7 @@ impl Stream {
             next: Cursor::default(),
             sent: 0,
             flying: VecDeque::new(),
-            flying_entries: 0,
+            under_way: Size::default(),
         }
     }
 
@@ -113,9 +115,9 @@ impl Stream {
 
     fn send(&mut self, lines: Vec<Arc<Line>>) {
         for line in &lines {
-            let entries = line.payload.entries();
-            self.flying.push_back((line.seq, entries));
-            self.flying_entries += entries;
+            let size = Size::of(&line.payload);
+            self.flying.push_back((line.seq, size));
+            self.under_way.add(size);
             self.sent = line.seq;
         }
         self.tell(ToStream::Lines(lines));
@@ -124,26 +126,33 @@ impl Stream {
     /// Looks how far it has come. Gives the credits that come back.
     fn collect(&mut self, buffer: &mut Buffer, kind: Option<Kind>) -> usize {
         let seq = self.progress.handed();
-        while let Some((_, entries)) = self.flying.front().copied().filter(|(at, _)| *at <= seq) {
-            self.flying_entries -= entries;
+        while let Some((_, size)) = self.flying.front().copied().filter(|(at, _)| *at <= seq) {
+            self.under_way.take(size);
             self.flying.pop_front();
         }
         buffer.hand(seq, kind)
     }
 
+    fn is_full(&self) -> bool {
+        self.under_way.entries >= WINDOW.entries || self.under_way.bytes >= WINDOW.bytes
+    }
+
     /// Sends the next lines. True: it may take more at once.
     fn pump(&mut self, buffer: &Buffer, kind: Option<Kind>) -> bool {
-        let room = WINDOW.saturating_sub(self.flying_entries);
-        let lines = buffer.read(&mut self.next, kind, room.min(STEP));
+        let room = Size {
+            entries: WINDOW.entries.saturating_sub(self.under_way.entries).min(STEP),
+            bytes: WINDOW.bytes.saturating_sub(self.under_way.bytes),
+        };
+        let lines = buffer.read(&mut self.next, kind, room);
         if !lines.is_empty() {
             self.send(lines);
         }
-        self.flying_entries < WINDOW && buffer.has_more(self.next, kind)
+        !self.is_full() && buffer.has_more(self.next, kind)
     }
 
     /// Asks for a message about progress where somebody waits for it. True: there is some already.
     fn await_progress(&self, buffer: &Buffer, kind: Option<Kind>, pressure: Pressure, traced: &Traced) -> bool {
-        let full = self.flying_entries >= WINDOW && buffer.has_more(self.next, kind);
+        let full = self.is_full() && buffer.has_more(self.next, kind);
         let line = match pressure {
             Pressure::Spent => self.flying.front(),
             Pressure::Low if !full => None,
@@ -199,7 +208,7 @@ impl Streams {
         // What a plain stream had on its way was handed over or is sent again by the new one.
         for stream in self.plain.iter_mut().flatten() {
             stream.flying.clear();
-            stream.flying_entries = 0;
+            stream.under_way = Size::default();
         }
     }
 

@@ -4,7 +4,12 @@ use super::*;
 
 /// What a reader that has everything up to `after` would be given.
 fn after(buffer: &Buffer, after: u64, kind: Option<Kind>, entries: usize) -> Vec<u64> {
-    seqs(&buffer.read(&mut buffer.cursor(after), kind, entries))
+    seqs(&buffer.read(&mut buffer.cursor(after), kind, of(entries)))
+}
+
+/// So many entries.
+fn of(entries: usize) -> Size {
+    Size { entries, bytes: usize::MAX }
 }
 
 fn nodes(n: usize) -> Payload {
@@ -204,13 +209,13 @@ fn what_a_stream_that_came_back_has_still_to_read_is_not_dropped() {
     }
     buffer.hand(10, None);
     let mut cursor = buffer.cursor(buffer.resume(Some(3), false).expect("it is kept"));
-    let mut read = seqs(&buffer.read(&mut cursor, None, 2));
+    let mut read = seqs(&buffer.read(&mut cursor, None, of(2)));
     // A wave comes while it reads.
     for _ in 0..10 {
         push(&mut buffer, nodes(1));
         assert!(buffer.trim(bounds, Some(cursor)));
     }
-    read.extend(seqs(&buffer.read(&mut cursor, None, 100)));
+    read.extend(seqs(&buffer.read(&mut cursor, None, of(100))));
     assert_eq!(read, (4..=20).collect::<Vec<_>>());
     assert!(buffer.hand(20, None) > 0 && buffer.trim(bounds, Some(cursor)));
     assert_eq!(buffer.entries(), 10);
@@ -273,7 +278,7 @@ proptest! {
                         buffer.has_more(cursors[reader], kind),
                         !naive.read(sent[reader], kind, 1).is_empty()
                     );
-                    let lines = seqs(&buffer.read(&mut cursors[reader], kind, entries));
+                    let lines = seqs(&buffer.read(&mut cursors[reader], kind, of(entries)));
                     prop_assert_eq!(&lines, &naive.read(sent[reader], kind, entries));
                     sent[reader] = lines.last().copied().unwrap_or(sent[reader]);
                 }
@@ -316,17 +321,17 @@ fn looks(age: usize, plain: bool) -> f64 {
         }
         push(&mut buffer, payload([Kind::Allocation, Kind::Application, Kind::Allocation, Kind::Node][n % 4], 1));
         if plain {
-            let lines = buffer.read(&mut fast, Some(Kind::Allocation), 100);
+            let lines = buffer.read(&mut fast, Some(Kind::Allocation), of(100));
             if let Some(line) = lines.last() {
                 buffer.hand(line.seq, Some(Kind::Allocation));
             }
             if n % 8 == 0
-                && let Some(line) = buffer.read(&mut slow, Some(Kind::Node), 1).last()
+                && let Some(line) = buffer.read(&mut slow, Some(Kind::Node), of(1)).last()
             {
                 buffer.hand(line.seq, Some(Kind::Node));
             }
             buffer.has_more(slow, Some(Kind::Node));
-        } else if let Some(line) = buffer.read(&mut all, None, 100).last() {
+        } else if let Some(line) = buffer.read(&mut all, None, of(100)).last() {
             buffer.hand(line.seq, None);
         }
         assert!(buffer.trim(bounds, None));
@@ -353,7 +358,7 @@ fn to_resume_far_back_costs_little_more_than_its_lines() {
     }
     let before = buffer.looks();
     let mut cursor = buffer.cursor(50_000);
-    assert_eq!(buffer.read(&mut cursor, None, 10).len(), 10);
+    assert_eq!(buffer.read(&mut cursor, None, of(10)).len(), 10);
     assert!(buffer.looks() - before < 200, "{}", buffer.looks() - before);
 }
 

@@ -168,6 +168,23 @@ async fn a_stream_gets_no_more_than_it_can_carry_at_once() {
 }
 
 #[actix::test]
+async fn a_stream_that_nobody_reads_keeps_only_so_many_bytes() {
+    let env = Env::registered(&[]).await;
+    let mut stream = env.stream(0).await;
+    let tags = [("note".to_owned(), "x".repeat(1 << 20))].into();
+    let spec = Arc::new(AskSpec { key: "k".into(), tags, ..AskSpec::default() });
+    let new = NewAllocation { spec, app: "a".into(), node: "n".into(), resource: Arc::default() };
+    for _ in 0..40 {
+        env.deliver(vec![Outgoing::Callback(Callback::New(Box::new(new.clone())))]).await;
+    }
+    env.settle().await;
+    assert_eq!(stream.seqs(), (1..=16).collect::<Vec<_>>(), "lines of a MiB and a little");
+    stream.handed(16).await;
+    env.settle().await;
+    assert_eq!(stream.seqs(), (17..=32).collect::<Vec<_>>());
+}
+
+#[actix::test]
 async fn each_kind_waits_for_its_plain_stream_and_comes_once() {
     let env = Env::registered(&[]).await;
     env.deliver(vec![node(1), app("a"), node(2)]).await;

@@ -310,8 +310,8 @@ impl JournalActor {
     fn written(&mut self, (written, damage): (Result<(), String>, Vec<String>)) -> Result<(), String> {
         let partition = &self.setup.partition;
         if !damage.is_empty() {
-            damage.iter().for_each(|damage| tracing::error!(code = "journal-damaged", %partition, "damaged: {damage}"));
-            self.setup.faults.damaged(self.setup.dir.clone().unwrap_or_default(), damage);
+            let new = self.setup.faults.damaged(self.setup.dir.clone().unwrap_or_default(), damage);
+            new.iter().for_each(|damage| tracing::error!(code = "journal-damaged", %partition, "damaged: {damage}"));
         }
         let failing = written.as_ref().err();
         if self.setup.faults.failing(failing.map(String::as_str)) {

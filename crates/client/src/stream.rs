@@ -18,6 +18,8 @@ use super::{
 const SILENCE: Duration = Duration::from_secs(30);
 /// Tries in a row to take up a broken stream, with growing pauses: about 10 s in all.
 const TRIES: u32 = 12;
+/// A stream over which something came after so long, be it an empty line, had been taken up: what ends it then begins a new row.
+const LASTED: Duration = Duration::from_secs(5);
 
 /// One line of the stream; kinds that this client does not handle are left out.
 #[derive(Deserialize)]
@@ -40,18 +42,21 @@ struct Closing {
 
 /// Reads until the session ends, the stream cannot be resumed, or nobody listens any more.
 pub(super) async fn read(api: Api, rm_path: String, out: UnboundedSender<Incoming>) {
-    let mut position = Position { last: 0, out };
+    let mut position = Position { last: 0, heard: None, out };
     let (mut tries, mut failing) = (0, Instant::now());
     let mut first = true;
     loop {
-        let before = position.last;
+        let (before, mut lasted) = (position.last, false);
         let error = match api.stream(&rm_path, position.last).await {
             Ok(response) => {
                 if !first && position.out.send(Incoming::Resumed).is_err() {
                     return;
                 }
                 first = false;
-                match follow(response, &mut position).await {
+                let begun = Instant::now();
+                let followed = follow(response, &mut position).await;
+                lasted = position.heard.is_some_and(|heard| heard.duration_since(begun) >= LASTED);
+                match followed {
                     Ok(()) => None,
                     Err(Stop::Nobody) => return,
                     Err(Stop::Error(error)) => return position.end(error),
@@ -63,7 +68,8 @@ pub(super) async fn read(api: Api, rm_path: String, out: UnboundedSender<Incomin
             }
             Err(error) => Some(error.to_string()),
         };
-        tries = if position.last > before { 0 } else { tries + 1 };
+        // One that is idle has no callbacks, and whatever is in between may end every connection after a while.
+        tries = if position.last > before || lasted { 0 } else { tries + 1 };
         if tries <= 1 {
             failing = Instant::now();
         }
@@ -78,6 +84,8 @@ pub(super) async fn read(api: Api, rm_path: String, out: UnboundedSender<Incomin
 
 struct Position {
     last: u64,
+    /// When something came last.
+    heard: Option<Instant>,
     out: UnboundedSender<Incoming>,
 }
 
@@ -106,6 +114,7 @@ async fn follow(mut response: Answer, position: &mut Position) -> std::result::R
             Ok(Ok(None)) => return Ok(()),
             Ok(Ok(Some(chunk))) => chunk,
         };
+        position.heard = Some(Instant::now());
         let mut searched = buffer.len();
         buffer.extend_from_slice(&chunk);
         while let Some(at) = buffer[searched..].iter().position(|b| *b == b'\n') {
@@ -169,7 +178,7 @@ mod tests {
 
     fn position(last: u64) -> (Position, mpsc::UnboundedReceiver<Incoming>) {
         let (out, incoming) = mpsc::unbounded_channel();
-        (Position { last, out }, incoming)
+        (Position { last, heard: None, out }, incoming)
     }
 
     #[test]

@@ -35,12 +35,14 @@ impl Faults {
         *self.inner() = Inner { report, damage, failing: None, lines };
     }
 
-    /// Damage that was found later.
-    pub(super) fn damaged(&self, dir: PathBuf, damage: Vec<String>) {
+    /// Damage that was found later; gives what of it is new. What cannot be mended is found again with every event.
+    pub(super) fn damaged(&self, dir: PathBuf, mut damage: Vec<String>) -> Vec<String> {
         let report = has_report(&dir).then_some(dir);
         let mut inner = self.inner();
         inner.report = report;
-        inner.damage.extend(damage);
+        damage.retain(|found| !inner.damage.contains(found));
+        inner.damage.extend(damage.iter().cloned());
+        damage
     }
 
     /// The last write failed for this reason, or succeeded. True where that changed.
@@ -72,5 +74,17 @@ impl Faults {
     pub fn count(&self) -> usize {
         let inner = self.inner();
         inner.damage.len() + usize::from(inner.failing.is_some()) + inner.lines.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_found_again_is_told_once() {
+        let faults = Faults::default();
+        let found = |what: &str| faults.damaged(PathBuf::from("/nowhere"), vec![what.to_owned()]);
+        assert_eq!((found("a").len(), found("a").len(), found("b").len(), faults.count()), (1, 0, 1, 2));
     }
 }

@@ -8,9 +8,10 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, LazyLock},
 };
 
+use regex::Regex;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -289,17 +290,50 @@ fn without_descriptions(text: &str) -> Option<String> {
     Some(without(text, |key| key.eq_ignore_ascii_case(DESCRIPTION)))
 }
 
-/// A configuration as YAML without the values of some keys.
+/// A key within brackets, and a value behind it.
+static KEY: LazyLock<Regex> = LazyLock::new(|| secrets::made(r#"[{,\[]\s*["']?(\w+)["']?\s*:\s*"#));
+static VALUE: LazyLock<Regex> =
+    LazyLock::new(|| secrets::made(r#"^(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|\[[^\]]*\]|[^,}\]]*)"#));
+
+/// A configuration as YAML without the values of some keys, and without comments, which may say the same.
 pub fn without(text: &str, is_hidden: impl Fn(&str) -> bool) -> String {
     let mut kept = String::new();
-    for (line, hidden) in lines_of(text, is_hidden) {
+    for (line, hidden) in lines_of(text, &is_hidden) {
         match hidden {
-            None => kept.extend([line, "\n"]),
+            None => kept.extend([&*without_inline(without_comment(line), &is_hidden), "\n"]),
             Some(Hidden::Key) => kept.extend([line.split(':').next().unwrap_or_default(), ": (left out)\n"]),
             Some(Hidden::More) => {}
         }
     }
     kept
+}
+
+/// Where the value of the first key within brackets begins, and the key.
+fn key_in(text: &str) -> Option<(usize, &str)> {
+    let found = KEY.captures(text)?;
+    Some((found.get(0)?.end(), found.get(1)?.as_str()))
+}
+
+/// A line without the values of some keys within brackets.
+fn without_inline(line: &str, is_hidden: impl Fn(&str) -> bool) -> String {
+    let (mut kept, mut rest) = (String::new(), line);
+    while let Some((end, name)) = key_in(rest) {
+        let (before, value) = rest.split_at(end);
+        kept.push_str(before);
+        rest = value;
+        if is_hidden(name) {
+            kept.push_str("(left out)");
+            rest = &value[VALUE.find(value).map_or(0, |found| found.end())..];
+        }
+    }
+    kept + rest
+}
+
+/// A line up to a comment that is certainly one: in quotes it may be a part of a text.
+fn without_comment(line: &str) -> &str {
+    let before = line.find('#').map(|at| &line[..at]);
+    let before = before.filter(|before| before.is_empty() || before.ends_with([' ', '\t']));
+    before.filter(|before| !before.contains(['"', '\''])).map_or(line, str::trim_end)
 }
 
 /// Why a line of a configuration is left out.
@@ -322,7 +356,8 @@ pub fn lines_of(text: &str, is_hidden: impl Fn(&str) -> bool) -> impl Iterator<I
         if inside.is_some_and(|of| rest.is_empty() || depth > of || depth == of && rest.starts_with("- ")) {
             return (line, Some(Hidden::More));
         }
-        let hidden = is_hidden(key.split(':').next().unwrap_or_default()).then_some(Hidden::Key);
+        let name = key.split(':').next().unwrap_or_default().trim_matches(['"', '\'', ' ']);
+        let hidden = is_hidden(name).then_some(Hidden::Key);
         inside = hidden.map(|_| column);
         (line, hidden)
     })
@@ -411,5 +446,32 @@ fn of_command(command: &Command, found: &mut Found) {
             found.people.extend(orders.iter().filter_map(|(_, order)| Some(order.as_ref()?.by.to_string())));
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_of_limits_are_left_out_however_they_are_written() {
+        let text = r#"# by Ann
+partitions:
+  - name: default # Ann's
+    queues:
+      - name: root
+        limits: [{limit: "of Ann, Bob", users: ["*"]}, {users: [eve], limit: of Ann}, {users: [eve], maxresources: {memory: 1}, limit: of Ann}]
+        queues:
+          - name: a
+            limits:
+              - "limit": of Ann
+                users: ["*"]
+              - limit: |
+                  of Ann
+                users: ["*"]
+"#;
+        let left = without_descriptions(text).expect("there are some");
+        assert!(!left.contains("Ann") && !left.contains("Bob") && left.contains("users: [eve]"), "{left}");
+        assert_eq!(left.matches("(left out)").count(), 5, "{left}");
     }
 }

@@ -90,6 +90,16 @@ impl Numbers {
         Ok(())
     }
 
+    /// Waits until what is in it is on the disk.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.file.as_ref().map_or(Ok(()), File::sync_data)?;
+        self.unsynced = false;
+        Ok(())
+    }
+
     /// The file, where something in it is to be flushed.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    codec,
+    ORDERED, codec,
     frame::{self, HEAD, Head, Kind},
     point,
     segment::{HEADER, Segment, Shared},
@@ -45,14 +45,15 @@ impl Reader {
         (segments.iter().map(|segment| segment.extent().0).sum(), segments.len())
     }
 
-    /// The first id of the first frame with an event of this time or later; `None` where all are older. Events are taken
-    /// to be in the order of time, as far as files are concerned.
+    /// The first id of the first frame with an event of this time or later; `None` where all are older. Files are taken to be in
+    /// the order of time but for [`ORDERED`]: a slice whose events all have one time may have been divided between two of them.
     ///
     /// # Errors
     /// When a file cannot be read at all.
     pub fn find(&self, at: Nanos) -> io::Result<Option<u64>> {
         let segments = self.shared.list();
-        let start = segments.iter().skip(1).take_while(|segment| segment.oldest <= at).count();
+        let before = at.minus(ORDERED);
+        let start = segments.iter().skip(1).take_while(|segment| segment.oldest <= before).count();
         for segment in segments.iter().skip(start) {
             match find_in(segment, at) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}

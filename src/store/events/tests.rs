@@ -353,3 +353,24 @@ fn a_file_that_goes_while_it_is_read_is_a_gap() {
     fs::remove_file(&files(directory.path())[1]).unwrap();
     assert_eq!(read(&opened.reader, 0), ["0..10", "damage 10..20", "20..40"]);
 }
+
+#[test]
+fn a_time_is_found_where_it_begins_also_in_the_file_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut opened = open(directory.path(), Limits { events: 16 * 10, ..ALL }).unwrap();
+    // A slice that is divided between files, and events of two partitions that come out of order by a little.
+    let at = |ids: Range<u64>, seconds: i64| {
+        let EventPiece::Events(slice) = item(ids.clone()) else { panic!("events") };
+        let events = slice.events().iter().cloned().map(|event| Event { at: Nanos::from_secs(seconds), ..event });
+        let block = Arc::new(EventBlock { first: ids.start, events: events.collect() });
+        EventPiece::Events(EventSlice::of(&block, ids.start, ids.end).unwrap())
+    };
+    for piece in [at(0..5, 100), at(5..30, 200), at(30..40, 303), at(40..60, 300), at(60..80, 400)] {
+        opened.writer.write(&[piece], Nanos::ZERO).unwrap();
+    }
+    assert_eq!(files(directory.path()).len(), 7);
+    for (seconds, first) in [(100, 0), (200, 5), (303, 30), (302, 30), (400, 60)] {
+        assert_eq!(opened.reader.find(Nanos::from_secs(seconds)).unwrap(), Some(first), "{seconds} s");
+    }
+    assert_eq!(opened.reader.find(Nanos::from_secs(401)).unwrap(), None);
+}

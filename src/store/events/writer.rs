@@ -166,6 +166,7 @@ impl Writer {
             return Ok(());
         }
         let noted = self.numbers.write(rows, instead);
+        self.unsynced = true;
         noted.map_err(failed("write", self.numbers.path()))
     }
 
@@ -261,16 +262,18 @@ impl Writer {
     /// Waits until everything is on the disk.
     ///
     /// # Errors
-    /// When the disk refuses; what was written stays readable until the machine stops.
+    /// When the disk refuses; what was written stays readable until the machine stops, and is to be flushed again.
     pub fn sync(&mut self) -> Result<(), WriteError> {
-        let lent = std::mem::take(&mut self.lent);
-        if !std::mem::take(&mut self.unsynced) && !lent {
+        if !self.unsynced && !self.lent {
             return Ok(());
         }
+        self.numbers.sync().map_err(failed("flush", self.numbers.path()))?;
         if let (Some(file), Some(last)) = (&self.file, self.shared.list().last()) {
             file.sync_data().map_err(failed("flush", &last.path))?;
         }
-        self.mark.sync().map_err(failed("flush", self.mark.path()))
+        self.mark.sync().map_err(failed("flush", self.mark.path()))?;
+        (self.unsynced, self.lent) = (false, false);
+        Ok(())
     }
 
     /// Flushes, and notes that nothing was lost and `next` is the next id.

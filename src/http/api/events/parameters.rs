@@ -13,6 +13,7 @@ use crate::{
         shim::query::{self, one},
         ws_v1::{state::now, time_text},
     },
+    store::events::ORDERED,
 };
 
 /// Events that `last` may ask for.
@@ -51,9 +52,6 @@ pub struct Filter {
     /// Of this time or earlier.
     pub until: Option<Nanos>,
 }
-
-/// Events of different partitions may come out of the order of time by less than this.
-const ORDERED: Nanos = Nanos::from_secs(10);
 
 impl Filter {
     /// Everything is wanted.

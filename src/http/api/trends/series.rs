@@ -176,6 +176,7 @@ impl Kept {
 
 impl Part {
     fn take(&mut self, sample: Rows, at: Nanos) {
+        self.set_back(at);
         self.left_out = sample.is_too_much();
         // Nothing is known of what may be left out: that would be taken for nothing.
         self.rows.retain(|subject, _| sample.has(subject) || !sample.is_out(subject, 0));
@@ -196,6 +197,16 @@ impl Part {
         }
         self.count();
         self.leave_room();
+    }
+
+    /// What was sampled at times to come, before the clock was set back, would hide all that is until then.
+    fn set_back(&mut self, at: Nanos) {
+        self.since = self.since.min(at);
+        for series in self.rows.values_mut().flat_map(BTreeMap::values_mut) {
+            while series.back().is_some_and(|(last, _)| *last > at) {
+                series.pop_back();
+            }
+        }
     }
 
     fn count(&mut self) {
@@ -314,6 +325,16 @@ mod tests {
         assert_eq!(read(&trends, Measure::Pending, &times), [None, Some(5), Some(9), Some(0), Some(0)]);
         assert_eq!(read(&trends, Measure::Max, &times), [None, Some(10), Some(7), None, None]);
         assert_eq!(trends.read("other", &Subject::Queue("root".into()), &[at(0), at(1)]).steps, Steps::new());
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_hides_nothing_when_it_is_set_back() {
+        let trends = Trends::default();
+        let month = 30 * 86_400;
+        for (second, used) in [(100, 1), (110, 2), (month, 3), (month + 10, 4), (120, 5), (130, 6)] {
+            trends.take(queue(&[(Measure::Used, used)]), at(second));
+        }
+        assert_eq!(read(&trends, Measure::Used, &[115, 120, 130, 140]), [Some(5), Some(6), Some(6)]);
     }
 
     #[test]

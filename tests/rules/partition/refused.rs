@@ -119,6 +119,27 @@ fn a_shim_that_changes_its_mind_is_asked_again_about_a_required_node() {
 }
 
 #[test]
+fn one_that_gets_a_new_node_is_no_reason_to_ask_about_the_others_everywhere() {
+    // R5.27: all were asked about anew in vain before.
+    let mut env = Env::calm(QUEUES);
+    env.apply(Command::AskPredicates(true));
+    env.app("app-1", "root.a");
+    env.node("n1", 9);
+    ["a", "b", "c"].iter().for_each(|key| env.refuse(key, "n1"));
+    env.ask(["a", "b", "c"].iter().map(|key| Ask::new("app-1", key, 1)).collect());
+    env.answer_all();
+    env.pass(31);
+    assert!(!env.questions.is_empty());
+    env.answer_all();
+    env.node("n2", 1);
+    while !env.questions.is_empty() {
+        assert!(keys(&env).iter().all(|key| key.ends_with(" on n2")), "{:?}", keys(&env));
+        env.answer_one();
+    }
+    assert_eq!(env.partition.allocations, 1);
+}
+
+#[test]
 fn what_only_the_shim_sees_is_found_out_by_one_ask_for_all() {
     // R5.27: a taint that was there for long goes, and no update tells of it.
     let mut env = Env::calm(QUEUES);

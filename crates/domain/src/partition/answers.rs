@@ -42,14 +42,22 @@ impl Partition {
     }
 
     /// The shim answered, or did not in time.
-    pub(super) fn answer(&mut self, answer: PredicateAnswer, cx: &mut Cx) {
+    pub(super) fn answer(&mut self, mut answer: PredicateAnswer, cx: &mut Cx) {
         let Some(open) = self.closed(answer.question) else { return };
+        let required = self.allocs[open.alloc].spec.required_node.is_some();
+        if let Intent::Preempt { victims, .. } = &open.intent
+            && required
+            && answer.result.is_ok()
+            && usize::try_from(answer.index).is_ok_and(|index| index >= victims.len())
+        {
+            // R7.21: such an answer is thrown away. As a refusal it keeps the node for nobody, and the ask is tried again in its time.
+            answer.result = Err("the shim named a victim that it was not asked about".into());
+        }
         let asked = 1 + open.more.len();
         let refused = if answer.result.is_ok() { answer.refused.len().min(asked - 1) } else { asked };
         if matches!(open.intent, Intent::Place { .. } | Intent::Swap { .. }) {
             self.adapt_width(asked, refused);
         }
-        let required = self.allocs[open.alloc].spec.required_node.is_some();
         if required || !matches!(open.intent, Intent::Preempt { .. }) {
             let last = answer.result.as_ref().err();
             let nodes = std::iter::once(&open.node).chain(&open.more).take(refused);
@@ -175,7 +183,7 @@ impl Partition {
         if let Ok(placement) = self.check(alloc, node)
             && open
         {
-            let unexpected = self.questions.doubtful.contains(&alloc);
+            let unexpected = self.is_unexpected(alloc, node);
             self.forget_refusals(alloc);
             self.leave_waiting(alloc, Phase::Allocated, node, cx);
             self.note_allocating(alloc, cx);
@@ -225,12 +233,12 @@ impl Partition {
         row.phase = Phase::Allocated;
         row.bound = cx.now;
         let (spec, node) = (row.spec.clone(), row.node);
+        let unexpected = node.is_some_and(|node| self.is_unexpected(alloc, node));
         if let Some(node) = node {
             let row = &mut self.nodes[node];
             row.newest = row.newest.max(cx.now);
             self.note_change(&spec, node);
         }
-        let unexpected = self.questions.doubtful.contains(&alloc);
         self.forget_refusals(alloc);
         self.note_allocating(alloc, cx);
         // The link of its application comes with the first that counts, which may be another one.

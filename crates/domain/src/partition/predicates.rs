@@ -128,8 +128,9 @@ pub(crate) struct Questions {
     pub(super) placed: u64,
     /// Answers in a row that counted for nothing.
     pub(super) void: u32,
-    /// Asks whose search began anew though nothing that they are known to depend on came or went.
-    pub(super) doubtful: imbl::OrdSet<AllocIx>,
+    /// Asks whose search began anew though nothing that they are known to depend on came or went, and when, by the clock of node
+    /// changes.
+    pub(super) doubtful: imbl::OrdMap<AllocIx, u64>,
 }
 
 impl Questions {

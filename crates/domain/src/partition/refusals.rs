@@ -152,9 +152,11 @@ impl Partition {
         self.questions.refusals.of(alloc, node).is_some()
     }
 
-    /// The shim refused it not long ago, whatever came or went since: when others may be preempted for it again.
+    /// Others went for it, and the shim, which had agreed, refused it all the same not long ago, whatever came or went since: when
+    /// others may be preempted for it again.
     pub(super) fn preempts_again(&self, alloc: AllocIx, now: Nanos) -> Option<Nanos> {
-        let row = self.questions.refusals.asks.get(&alloc).filter(|_| self.ask_shim)?;
+        let tried = self.ask_shim && self.allocs[alloc].triggered_preemption;
+        let row = self.questions.refusals.asks.get(&alloc).filter(|_| tried)?;
         Some(row.last.plus(LONGEST)).filter(|at| *at > now)
     }
 
@@ -310,7 +312,7 @@ impl Partition {
                 row.everywhere = None;
                 row.searches += 1;
                 if row.changes == questions.changes {
-                    questions.doubtful.insert(*alloc);
+                    questions.doubtful.insert(*alloc, refusals.clock);
                 } else {
                     questions.doubtful.remove(alloc);
                 }
@@ -327,6 +329,12 @@ impl Partition {
         let free = asks().filter(|(ask, _)| !self.is_in_question(**ask));
         let longest = free.min_by_key(|(_, row)| row.last).map(|(ask, _)| *ask);
         longest.filter(|_| now.minus(last) >= UNCHANGED)
+    }
+
+    /// The ask has the node because its search began anew, and nothing has come or gone there since, which would explain it.
+    pub(super) fn is_unexpected(&self, alloc: AllocIx, node: NodeIx) -> bool {
+        let since = self.questions.doubtful.get(&alloc);
+        since.is_some_and(|since| self.questions.refusals.holds(node, *since))
     }
 
     /// An ask was refused everywhere, and is placed though nothing that it is known to depend on came or went: the shim sees something

@@ -45,8 +45,11 @@ impl Partition {
             if open && fits && !refused {
                 return self.take(alloc, node, cx);
             }
-            // R5.43: a node that the shim refuses is kept for nobody.
-            if !own && !refused {
+            // R5.43: a node that the shim refuses is kept for nobody, and one without room for none that may not preempt there yet.
+            let again = if fits { None } else { self.preempts_again(alloc, cx.now) };
+            if let Some(at) = again {
+                self.wake_at(self.allocs[alloc].app, at);
+            } else if !own && !refused {
                 self.note_passed(alloc, cx);
                 self.reserve(alloc, node, cx);
                 reserved = true;

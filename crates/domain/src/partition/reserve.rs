@@ -378,8 +378,11 @@ impl Partition {
         if !on {
             let held: Vec<AllocIx> =
                 self.reserved_apps.iter().flat_map(|app| self.apps[*app].reservations.iter().copied()).collect();
-            for alloc in held.into_iter().filter(|alloc| self.is_for_waiting(*alloc)).collect::<Vec<_>>() {
-                self.unreserve(alloc, cx);
+            for alloc in held {
+                // The place of a replacement that waits for the shim's word is kept all the same.
+                if self.is_for_waiting(alloc) && !self.questions.kept.contains(&alloc) {
+                    self.unreserve(alloc, cx);
+                }
             }
         }
         self.reservation_delay = if on { RESERVATION_DELAY } else { Nanos(i64::MAX) };

@@ -62,6 +62,20 @@ impl Partition {
             && (app.asking > 0 || app.gang.replaceable.contains_key(&row.spec.task_group))
     }
 
+    /// A placeholder on this node may leave its place to this ask, and the shim has not refused that.
+    pub(super) fn may_be_swapped_there(&self, alloc: AllocIx, node: NodeIx) -> bool {
+        let row = &self.allocs[alloc];
+        let Some(all) = self.apps[row.app].gang.replaceable.get(&row.spec.task_group) else { return false };
+        let open = |ph: &AllocIx| {
+            let there = &self.allocs[*ph];
+            all.contains(ph) && !there.is_going() && there.resource.fits(&row.resource)
+        };
+        !row.is_placeholder()
+            && self.may_swap(row.app)
+            && !(self.ask_shim && self.is_refused(alloc, node))
+            && self.nodes[node].allocs.iter().any(open)
+    }
+
     fn try_swap_of(&mut self, app: AppIx, cx: &mut Cx) -> Outcome {
         if !self.may_swap(app) {
             return Outcome::Nothing;

@@ -121,6 +121,108 @@ fn a_shim_that_refuses_what_it_agreed_to_has_others_end_for_it_once_in_five_minu
 }
 
 #[test]
+fn a_node_is_not_kept_for_one_that_may_not_preempt_there_yet() {
+    // R5.43, R7.38: v0 went for it, which the shim refused then.
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 40);
+    env.app("app-a", "root.a");
+    env.app("app-b", "root.b");
+    env.ask(vec![v("v0", 30).on("n1")]);
+    env.apply(Command::AskPredicates(true));
+    env.ask(vec![Ask::new("app-a", "ds", 20).requires("n1")]);
+    env.answer_all();
+    assert_eq!(env.unconfirmed.len(), 1);
+    env.refuse("ds", "n1");
+    env.confirm_all();
+    env.answer_all();
+    for (key, size) in [("v1", 30), ("v2", 10)] {
+        env.ask(vec![v(key, size)]);
+        env.answer_all();
+    }
+    assert_eq!((env.partition.allocations, env.partition.reservations), (2, 0));
+    // Where room comes it is asked about, and in its time others go for it.
+    env.refusals.clear();
+    env.pass(301);
+    env.answer_all();
+    env.confirm_all();
+    env.answer_all();
+    assert!(env.heard().contains(&"new ds on n1".to_owned()), "{:?}", env.told);
+}
+
+#[test]
+fn an_answer_that_names_a_victim_that_was_not_asked_about_is_a_refusal() {
+    // R7.21, R7.38: the node is kept for nobody, and the shim asked again in its time.
+    let mut env = asked();
+    env.ask(vec![Ask::new("app-a", "ds", 10).requires("n1")]);
+    env.answer(Ok(()), 1);
+    assert_eq!((env.unconfirmed.len(), env.partition.reservations, env.questions.len()), (0, 0, 0));
+    env.pass(31);
+    env.answer_all();
+    assert_eq!(env.unconfirmed.len(), 1);
+}
+
+#[test]
+fn nobody_goes_where_a_limit_is_used_up_while_the_shim_is_asked() {
+    // R7.33
+    let mut env = Env::calm(&QUEUES.replace("- name: a\n", "- name: a\n            resources: {max: {memory: 20}}\n"));
+    env.node("n1", 30);
+    env.app("app-a", "root.a");
+    env.app("app-b", "root.b");
+    env.ask(vec![v("v0", 30).on("n1")]);
+    env.apply(Command::AskPredicates(true));
+    env.ask(vec![Ask::new("app-a", "ds", 10).requires("n1")]);
+    let about_victims = env.questions.remove(0);
+    env.node("n2", 20);
+    env.ask(vec![Ask::new("app-a", "x", 15)]);
+    env.answer_all();
+    assert!(env.heard().contains(&"new x on n2".to_owned()), "{:?}", env.told);
+    env.questions.push(about_victims);
+    env.answer_all();
+    assert!(env.unconfirmed.is_empty());
+    env.release("app-a", "x", Termination::StoppedByRm);
+    env.answer_all();
+    assert_eq!(env.unconfirmed.len(), 1);
+}
+
+#[test]
+fn fewer_go_where_others_have_left_while_the_shim_was_asked() {
+    // R7.36
+    let mut env = node_with(&[v("v0", 10), v("v1", 10), v("v2", 10)]);
+    env.node_action("n2", NodeAction::Decommission, None);
+    env.apply(Command::AskPredicates(true));
+    env.ask(vec![Ask::new("app-a", "ds", 20).requires("n1")]);
+    env.release("app-b", "v0", Termination::StoppedByRm);
+    env.answer_all();
+    assert_eq!(env.unconfirmed.len(), 1);
+    env.confirm_all();
+    env.answer_all();
+    assert!(env.heard().contains(&"new ds on n1".to_owned()), "{:?}", env.told);
+}
+
+#[test]
+fn nobody_goes_for_a_real_ask_whose_placeholder_is_there() {
+    // R6.12: another one has its turn to be asked about first, and after that an ask that replaces nothing.
+    let mut env = Env::calm(QUEUES);
+    env.app("app-b", "root.b");
+    env.gang("g", "root.a", 20, "Soft");
+    for node in ["n1", "n2"] {
+        env.node(node, 20);
+        env.ask(vec![v(&format!("v-{node}"), 10).on(node)]);
+    }
+    env.apply(Command::AskPredicates(true));
+    let asks = |make: fn(&str) -> Ask| -> Vec<Ask> { ["n1", "n2"].map(|node| make(node).requires(node)).into() };
+    env.ask(asks(|node| Ask::new("g", &format!("p-{node}"), 10).placeholder(node)));
+    env.answer_all();
+    env.ask(asks(|node| Ask::new("g", &format!("r-{node}"), 10).group(node)));
+    env.answer_all();
+    assert!(env.unconfirmed.iter().all(|release| release.key.starts_with("p-")), "{:?}", env.unconfirmed);
+    env.confirm_all();
+    env.answer_all();
+    let heard = env.heard();
+    assert!(["new r-n1 on n1", "new r-n2 on n2"].iter().all(|new| heard.contains(&(*new).to_owned())), "{heard:?}");
+}
+
+#[test]
 fn one_that_its_queue_held_preempts_when_the_queue_has_room() {
     // R5.40, R7.33: the cluster has none all the while.
     let mut env = Env::calm(&QUEUES.replace("- name: a\n", "- name: a\n            resources: {max: {memory: 20}}\n"));

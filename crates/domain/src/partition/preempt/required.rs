@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    super::{Cx, Partition, books::Trial, schedule::Outcome},
+    super::{Cx, Partition, Reason, books::Trial, schedule::Outcome},
     attempt::WEIGHT,
     gap,
     harm::Candidate,
@@ -30,6 +30,12 @@ impl Partition {
         if waits || !self.nodes[node].capacity.fits(&need) {
             return Outcome::Nothing;
         }
+        // R6.12: it waits for its turn to take the place of a placeholder there, and others would go for nothing.
+        if self.may_be_swapped_there(alloc, node) {
+            self.limited = true;
+            self.held_back.insert(alloc);
+            return Outcome::Nothing;
+        }
         // What is on its way out counts as room, what others here have preempted for as wanted.
         let missing = self.lacks_then(alloc);
         if missing.is_empty() {
@@ -40,11 +46,10 @@ impl Partition {
             }
             return Outcome::Nothing;
         }
-        // Others went for it, and the shim, which had agreed, refused it all the same: whoever came in their place would be the next.
-        if self.allocs[alloc].triggered_preemption
-            && let Some(at) = self.preempts_again(alloc, cx.now)
-        {
+        // Whoever came in the place of those who went would be the next; and the others may use the node meanwhile (R5.43).
+        if let Some(at) = self.preempts_again(alloc, cx.now) {
             self.wake_at(self.allocs[alloc].app, at);
+            self.let_go(alloc, cx);
             return Outcome::Nothing;
         }
         // R7.38: again only when its victims are gone and something else took the room.
@@ -52,20 +57,7 @@ impl Partition {
             self.end_claim(alloc);
         }
         let missing = self.lacks_in_all(alloc, missing);
-        let (priority, at_node) = (self.allocs[alloc].spec.priority, &self.nodes[node]);
-        let candidates: Vec<Candidate> = at_node
-            .allocs
-            .iter()
-            .copied()
-            .filter(|alloc| {
-                let row = &self.allocs[*alloc];
-                is_preemptable(row) && row.spec.priority <= priority && helps(&need, &row.resource)
-            })
-            .map(|alloc| Candidate { alloc, here: true })
-            .collect();
-        // R7.35, R7.36: what is free counts, and the least harm is done.
-        let chosen = Trial::of(self).least_harm_on_node(missing, &candidates, true, &mut { STEPS });
-        let Some((_, victims)) = chosen else {
+        let Some(victims) = self.victims_there(alloc, node, missing) else {
             self.no_victim_there(alloc, node, cx);
             cx.tried(WEIGHT);
             return Outcome::Nothing;
@@ -82,6 +74,24 @@ impl Partition {
         }
         self.ask_about_victims(alloc, Plan { node, victims, further: Vec::new(), rest: Vec::new() }, cx);
         Outcome::Progress
+    }
+
+    /// Those who would go for an ask on its node: what is free counts, and the least harm is done (R7.34–R7.36).
+    fn victims_there(&mut self, alloc: AllocIx, node: NodeIx, missing: Resource) -> Option<Vec<AllocIx>> {
+        let need = wanted(&self.allocs[alloc].resource);
+        let (priority, at_node) = (self.allocs[alloc].spec.priority, &self.nodes[node]);
+        let candidates: Vec<Candidate> = at_node
+            .allocs
+            .iter()
+            .copied()
+            .filter(|alloc| {
+                let row = &self.allocs[*alloc];
+                is_preemptable(row) && row.spec.priority <= priority && helps(&need, &row.resource)
+            })
+            .map(|alloc| Candidate { alloc, here: true })
+            .collect();
+        let chosen = Trial::of(self).least_harm_on_node(missing, &candidates, true, &mut { STEPS });
+        chosen.map(|(_, victims)| victims)
     }
 
     /// What an ask lacks on its node; where the cluster is full as well, those who go have to make room in both.
@@ -102,14 +112,28 @@ impl Partition {
         let mut freed = Resource::new();
         victims.iter().for_each(|victim| freed.add(&self.allocs[*victim].resource));
         let missing = self.lacks_then(alloc);
-        let fine = same
+        // Its queues and its user may have become full meanwhile, and then they would go in vain.
+        let held = self.limit_of_reserved(alloc).err().is_some_and(|level| level != Reason::Queue(self.root));
+        let mut fine = same
             && victims.iter().all(|victim| is_preemptable(&self.allocs[*victim]))
-            && self.allocs[alloc].reserved.is_some()
             && !self.has_claim(alloc)
-            && !missing.is_empty()
-            && gap(&self.lacks_in_all(alloc, missing), &freed).is_empty();
+            && !held
+            && !self.may_not_begin(self.allocs[alloc].app)
+            && !missing.is_empty();
+        let Some(node) = self.allocs[alloc].reserved else { return };
         if fine {
+            let missing = self.lacks_in_all(alloc, missing);
+            // With what others have left meanwhile fewer may do.
+            fine = gap(&missing, &freed).is_empty()
+                && self.victims_there(alloc, node, missing).is_some_and(|now| now.len() >= victims.len());
+        }
+        if fine {
+            // Those who go explain why it is placed then, and not why the shim agrees to that.
+            let unexpected = self.is_unexpected(alloc, node);
             self.preempt_there(alloc, victims, cx);
+            if unexpected {
+                self.doubt_refusals();
+            }
         } else {
             self.ripen([alloc]);
         }

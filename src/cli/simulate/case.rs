@@ -111,6 +111,9 @@ pub struct Shim {
     pub asked: u8,
     /// It refuses a node.
     pub refuses: u8,
+    /// It refuses a node for an ask however often it is asked.
+    #[serde(default, skip_serializing_if = "unset")]
+    pub insists: u8,
     /// It does not answer.
     pub silent: u8,
     /// A request is sent twice.
@@ -125,10 +128,26 @@ pub enum Step {
     Node { node: u8, action: Action, size: i64, gpus: i64 },
     /// A submission.
     App { app: u8, queue: u8, user: u8, seconds: i64, tags: bool },
-    /// A submission with a gang of so many placeholders of one size, which come with it.
-    Gang { app: u8, queue: u8, user: u8, count: u8, size: i64, hard: bool, seconds: i64 },
+    /// A submission with a gang of so many placeholders, which come with it.
+    Gang {
+        app: u8,
+        queue: u8,
+        user: u8,
+        count: u8,
+        size: i64,
+        hard: bool,
+        seconds: i64,
+        #[serde(default, skip_serializing_if = "unset")]
+        parts: Parts,
+    },
     /// The real asks of a gang.
-    Reals { app: u8, count: u8, size: i64 },
+    Reals {
+        app: u8,
+        count: u8,
+        size: i64,
+        #[serde(default, skip_serializing_if = "unset")]
+        parts: Parts,
+    },
     /// An application is removed.
     Remove { app: u8 },
     /// An ask; with a node: what runs there already.
@@ -157,6 +176,21 @@ pub enum Step {
     Disk { flushes: bool, millis: i64 },
     /// The process is killed and started again.
     Kill(Kill),
+}
+
+/// How the parts of a gang differ. By default they do not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parts {
+    /// They belong to so many further task groups in turn.
+    #[serde(default, skip_serializing_if = "unset")]
+    pub groups: u8,
+    /// Each is so much larger than the one before it.
+    #[serde(default, skip_serializing_if = "unset")]
+    pub grows: i64,
+    /// What is special about the first, the third and so on, and about the others.
+    #[serde(default, skip_serializing_if = "unset")]
+    pub kinds: [Kind; 2],
 }
 
 /// See [`Step::Kill`].
@@ -203,19 +237,25 @@ impl From<Action> for NodeAction {
 }
 
 /// What is special about an ask.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
+    #[default]
     Plain,
     /// Of the task group of the gang.
     Grouped,
     Placeholder,
+    /// The same two, and they require a node.
+    GroupedOn(u8),
+    PlaceholderOn(u8),
     High,
     /// It may preempt, and be preempted.
     Preempts,
     HighPreempts,
     /// It may preempt, and does not want to be.
     OptedOut,
+    /// It may neither preempt nor be preempted.
+    Fixed,
     Originator,
     /// It requires a node.
     Required(u8),

@@ -1,15 +1,12 @@
 //! Draws a case from a seed. Each seed has a mix of its own: some things do not happen in it at all, others very often, so that
 //! also what needs many of one kind is met.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
-};
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-use super::case::{Action, By, Case, Directory, Doubts, FORMAT, Kill, Kind, Order, Shim, Step, World, chance};
+use super::case::{Action, By, Case, Directory, Doubts, FORMAT, Kill, Kind, Order, Parts, Shim, Step, World, chance};
 use crate::{actors::rm::log::LogSync, config};
 
 /// Users, each with its groups.
@@ -32,8 +29,10 @@ struct Draw {
     limits: f64,
     /// Guarantees are more than there is room for, and most asks preempt: who takes from whom decides everything.
     crowded: bool,
-    /// Applications that were submitted, and not removed.
-    apps: BTreeSet<u8>,
+    /// Most is about gangs, which are often atomic and of many kinds, and nodes that they require are often drained.
+    gangs: bool,
+    /// Applications that were submitted, and not removed, with the size of the parts of their gangs and how these differ.
+    apps: BTreeMap<u8, (i64, Parts)>,
     /// Weight of each kind of step.
     weights: [u32; 17],
 }
@@ -42,6 +41,7 @@ struct Draw {
 pub fn case(seed: u64, steps: usize) -> Case {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let crowded = chance(seed, &["crowded"]).is_multiple_of(6);
+    let gangs = chance(seed, &["gangs"]).is_multiple_of(4);
     let usual = [6, 6, 5, 6, 2, 44, 10, 2, 14, 2, 2, 1, 2, 2, 1, 2, 3];
     let weights = usual.map(|usual: u32| match rng.random_range(0..8) {
         0 | 1 => 0,
@@ -51,7 +51,8 @@ pub fn case(seed: u64, steps: usize) -> Case {
     let largest = *[4, 10, 25].get(rng.random_range(0..3_usize)).unwrap_or(&10);
     let largest = if crowded { 10.min(largest) } else { largest };
     let gpus = rng.random_bool(0.3);
-    let mut draw = Draw { rng, largest, gpus, resolver: false, limits: 0.3, crowded, apps: BTreeSet::new(), weights };
+    let apps = BTreeMap::new();
+    let mut draw = Draw { rng, largest, gpus, resolver: false, limits: 0.3, crowded, gangs, apps, weights };
     // Without nodes, applications and asks nothing happens.
     for at in [0, 1, 5] {
         draw.weights[at] = draw.weights[at].max(usual[at]);
@@ -59,6 +60,12 @@ pub fn case(seed: u64, steps: usize) -> Case {
     if crowded {
         // Preemption waits for a while first.
         draw.weights[8] = draw.weights[8].max(usual[8]);
+    }
+    if gangs {
+        // Parts of gangs, and drains.
+        for (at, times) in [(2, 2), (3, 3), (10, 2)] {
+            draw.weights[at] = draw.weights[at].max(usual[at] * times);
+        }
     }
     let world = draw.world();
     let mut all = Vec::new();
@@ -71,7 +78,7 @@ pub fn case(seed: u64, steps: usize) -> Case {
         if draw.is(0.6) {
             let (queue, user) = (draw.below(QUEUES.len() as u8), draw.below(USERS.len() as u8));
             all.push(Step::App { app, queue, user, seconds: draw.seconds(), tags: false });
-            draw.apps.insert(app);
+            draw.apps.insert(app, Default::default());
         }
     }
     while all.len() < steps {
@@ -166,8 +173,9 @@ impl Draw {
             lies: chance(self, 15),
             fails: chance(self, 15),
             ends: chance(self, 60),
-            asked: if self.is(0.6) { 0 } else { 1 + self.below(3) },
+            asked: if self.is(if self.gangs { 0.4 } else { 0.6 }) { 0 } else { 1 + self.below(3) },
             refuses: self.below(50),
+            insists: chance(self, 40),
             silent: chance(self, 10),
             doubles: chance(self, 20),
         };
@@ -234,7 +242,7 @@ impl Draw {
         } else if self.is(0.1) {
             all.push("preemption.policy: fence".to_owned());
         }
-        if self.is(0.2) {
+        if self.is(if self.gangs { 0.6 } else { 0.2 }) {
             all.push("gang.admission: atomic".to_owned());
         }
         if self.is(0.15) {
@@ -323,7 +331,34 @@ impl Draw {
     /// Mostly one that is there.
     fn app(&mut self) -> u8 {
         let known = (!self.apps.is_empty() && self.is(0.93)).then(|| self.rng.random_range(0..self.apps.len()));
-        known.and_then(|at| self.apps.iter().nth(at).copied()).unwrap_or_else(|| self.below(APPS))
+        known.and_then(|at| self.apps.keys().nth(at).copied()).unwrap_or_else(|| self.below(APPS))
+    }
+
+    /// What is special about the parts of a gang: in many gangs nothing.
+    fn parts(&mut self) -> Parts {
+        if self.is(if self.gangs { 0.2 } else { 0.5 }) {
+            return Parts::default();
+        }
+        let groups = if self.is(0.5) { 0 } else { 1 + self.below(2) };
+        let grows = if self.is(0.5) { 0 } else { self.within(1, (self.largest / 4).max(1)) };
+        Parts { groups, grows, kinds: [self.kind_of_part(), self.kind_of_part()] }
+    }
+
+    fn kind_of_part(&mut self) -> Kind {
+        let required = Kind::Required(self.below(NODES));
+        let kinds = [
+            Kind::Plain,
+            Kind::Plain,
+            Kind::Plain,
+            Kind::High,
+            Kind::Preempts,
+            Kind::HighPreempts,
+            Kind::OptedOut,
+            Kind::Fixed,
+            required,
+            required,
+        ];
+        kinds[self.rng.random_range(0..kinds.len())]
     }
 
     fn step(&mut self) -> Step {
@@ -358,16 +393,22 @@ impl Draw {
             }
             1 => {
                 let app = self.below(APPS);
-                self.apps.insert(app);
+                self.apps.insert(app, Default::default());
                 Step::App { app, queue, user, seconds: self.seconds(), tags: self.is(0.1) }
             }
             2 => {
-                let app = self.below(APPS);
-                self.apps.insert(app);
+                let (app, parts) = (self.below(APPS), self.parts());
+                self.apps.insert(app, (size, parts));
                 let (count, hard) = (self.below(4) + 1, self.is(0.5));
-                Step::Gang { app, queue, user, count, size, hard, seconds: self.seconds() }
+                Step::Gang { app, queue, user, count, size, hard, seconds: self.seconds(), parts }
             }
-            3 => Step::Reals { app: self.app(), count: self.below(4) + 1, size: self.within(1, self.largest) },
+            3 => {
+                let (app, count) = (self.app(), self.below(4) + 1);
+                // Often they are as their placeholders are.
+                let alike = self.apps.get(&app).copied().filter(|(size, _)| *size > 0 && self.rng.random_bool(0.6));
+                let (size, parts) = alike.unwrap_or_else(|| (size, self.parts()));
+                Step::Reals { app, count, size, parts }
+            }
             4 => {
                 let app = self.app();
                 self.apps.remove(&app);
@@ -385,8 +426,11 @@ impl Draw {
                     Kind::Preempts,
                     Kind::HighPreempts,
                     Kind::OptedOut,
+                    Kind::Fixed,
                     Kind::Originator,
                     Kind::Required(node),
+                    if self.gangs { Kind::GroupedOn(node) } else { Kind::Plain },
+                    if self.gangs { Kind::PlaceholderOn(node) } else { Kind::Plain },
                 ];
                 let kind = kinds[self.rng.random_range(0..kinds.len())];
                 let kind = if self.crowded && self.is(0.6) { Kind::Preempts } else { kind };

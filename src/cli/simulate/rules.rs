@@ -182,7 +182,14 @@ impl Rules {
         let look = Some((now, shadow.steps));
         if shadow.looked != look {
             shadow.looked = look;
-            shadow.check_rest(partition, now, &mut Report { at: internal, faults });
+            shadow.check_rest(partition, now, false, &mut Report { at: internal, faults });
+        }
+    }
+
+    /// The same, when all has had time to come to rest.
+    pub fn settled(&self, internal: &Arc<str>, partition: &Partition, now: Nanos, faults: &mut Vec<Fault>) {
+        if let Some(shadow) = self.shadows.get(internal) {
+            shadow.check_rest(partition, now, true, &mut Report { at: internal, faults });
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     case::chance,
     run::{Event, Ran, Run},
-    server::Live,
+    server::{Live, Server},
 };
 use crate::{
     domain::{
@@ -102,7 +102,12 @@ impl Run<'_> {
         let Some(id) = self.connection.as_ref().map(|open| open.id) else { return };
         let one = |question: &Question, node: &Arc<str>| -> Result<(), Arc<str>> {
             let about = ["refuses", &question.key, node, &(line / 20).to_string()];
-            if self.happens(self.shim().refuses, &about) { Err("it does not like the node".into()) } else { Ok(()) }
+            let always = ["insists", &question.key, node];
+            if self.happens(self.shim().refuses, &about) || self.happens(self.shim().insists, &always) {
+                Err("it does not like the node".into())
+            } else {
+                Ok(())
+            }
         };
         let all = |question: &Question| -> Vec<Result<(), Arc<str>>> {
             [&question.node].into_iter().chain(&question.more).map(|node| one(question, node)).collect()
@@ -146,6 +151,8 @@ impl Run<'_> {
                 self.pass(self.server.now.plus(ARRIVING));
             }
         }
+        let Server { parts, rules, now, faults, .. } = &mut self.server;
+        parts.iter().for_each(|live| rules.settled(&live.internal, &live.partition, *now, faults));
         if !self.server.faults.is_empty() {
             return;
         }

@@ -1,7 +1,7 @@
 //! Leaves out of a case what its fault does not need: pieces of its steps, larger ones first, then what is special about its
 //! world, as long as the same rule is broken.
 
-use super::case::{Case, Doubts, Step, World};
+use super::case::{Case, Doubts, Kind, Parts, Step, World};
 
 /// Runs that may be made for it at most.
 const RUNS: usize = 1_500;
@@ -67,11 +67,17 @@ fn simpler(step: &Step) -> Vec<Step> {
     match step.clone() {
         Step::Ask { app, key, size, gpus, kind, node } => vec![
             Step::Ask { app, key, size, gpus: 0, kind, node },
-            Step::Ask { app, key, size, gpus, kind: super::case::Kind::Plain, node },
+            Step::Ask { app, key, size, gpus, kind: Kind::Plain, node },
             Step::Ask { app, key, size, gpus, kind, node: None },
         ],
-        Step::Gang { app, queue, user, count, size, hard, .. } => {
-            vec![Step::Gang { app, queue, user, count: 1.min(count), size, hard, seconds: 0 }]
+        Step::Gang { app, queue, user, count, size, hard, seconds, parts } => {
+            let with = |count, seconds, parts| Step::Gang { app, queue, user, count, size, hard, seconds, parts };
+            let alike = more_alike(parts).map(|parts| with(count, seconds, parts));
+            [with(1.min(count), 0, parts), with(count, 0, parts)].into_iter().chain(alike).collect()
+        }
+        Step::Reals { app, count, size, parts } => {
+            let alike = more_alike(parts).map(|parts| Step::Reals { app, count, size, parts });
+            [Step::Reals { app, count: 1.min(count), size, parts }].into_iter().chain(alike).collect()
         }
         Step::App { app, queue, user, .. } => vec![Step::App { app, queue, user, seconds: 0, tags: false }],
         Step::Disk { flushes, .. } => vec![Step::Disk { flushes, millis: 50 }],
@@ -80,8 +86,17 @@ fn simpler(step: &Step) -> Vec<Step> {
     }
 }
 
+/// Parts of a gang that differ less.
+fn more_alike(parts: Parts) -> impl Iterator<Item = Parts> {
+    let [first, second] = parts.kinds;
+    let kinds = |first, second| Parts { kinds: [first, second], ..parts };
+    let some = [kinds(Kind::Plain, second), kinds(first, Kind::Plain), kinds(Kind::Plain, Kind::Plain)];
+    let others = [Parts { groups: 0, ..parts }, Parts { grows: 0, ..parts }, Parts::default()];
+    some.into_iter().chain(others)
+}
+
 fn with_simpler_world(mut best: Case, holds: &mut impl FnMut(&Case) -> bool) -> Case {
-    let plain: [fn(&mut World); 18] = [
+    let plain: [fn(&mut World); 19] = [
         |world| world.extra.clear(),
         |world| world.shim.delay = 0,
         |world| world.shim.late = 0,
@@ -92,6 +107,7 @@ fn with_simpler_world(mut best: Case, holds: &mut impl FnMut(&Case) -> bool) -> 
         |world| world.shim.ends = 0,
         |world| world.shim.asked = 0,
         |world| world.shim.refuses = 0,
+        |world| world.shim.insists = 0,
         |world| world.shim.silent = 0,
         |world| world.shim.doubles = 0,
         |world| world.chunk = 64,

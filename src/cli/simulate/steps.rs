@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    case::{Action, Kind, Step, World},
+    case::{Action, Kind, Parts, Step, World},
     draw::USERS,
     run::Knows,
     server::RM,
@@ -78,28 +78,41 @@ fn releases(app: Arc<str>, key: Arc<str>, termination: Termination) -> Command {
     Command::Allocations { allocations: Vec::new(), releases: vec![ReleaseItem { app, key, termination }] }
 }
 
-fn gang_ask(prefix: &str, number: u8, size: i64) -> AskSpec {
-    AskSpec {
-        key: format!("{prefix}{number}").into(),
-        resource: Arc::new(amounts(size, 0)),
-        task_group: GROUP.into(),
-        placeholder: prefix == PLACEHOLDERS,
-        ..AskSpec::default()
-    }
+/// The asks of a gang, placeholders or real ones.
+fn gang_asks(app: u8, prefix: &str, (count, size): (u8, i64), parts: &Parts) -> Command {
+    let part = |number: u8| {
+        let kind = parts.kinds[usize::from(number % 2)];
+        let mut spec = ask(&format!("{prefix}{number}"), size_of_part(number, size, parts), 0, kind);
+        spec.placeholder = prefix == PLACEHOLDERS;
+        spec.task_group = match number % parts.groups.saturating_add(1) {
+            0 => GROUP.into(),
+            further => format!("{GROUP}{further}").into(),
+        };
+        (app_id(app), None, spec)
+    };
+    asks((0..count).map(part).collect())
 }
 
-fn ask(key: u8, size: i64, gpus: i64, kind: Kind) -> AskSpec {
-    let mut spec =
-        AskSpec { key: format!("k{key}").into(), resource: Arc::new(amounts(size, gpus)), ..AskSpec::default() };
+fn size_of_part(number: u8, size: i64, parts: &Parts) -> i64 {
+    size + parts.grows * i64::from(number)
+}
+
+fn ask(key: &str, size: i64, gpus: i64, kind: Kind) -> AskSpec {
+    let mut spec = AskSpec { key: key.into(), resource: Arc::new(amounts(size, gpus)), ..AskSpec::default() };
     let may = |own, other| Some(PreemptionPolicy { allow_preempt_self: own, allow_preempt_other: other });
     match kind {
         Kind::Plain => {}
         Kind::Grouped => spec.task_group = GROUP.into(),
         Kind::Placeholder => (spec.task_group, spec.placeholder) = (GROUP.into(), true),
+        Kind::GroupedOn(node) => (spec.task_group, spec.required_node) = (GROUP.into(), Some(node_id(node))),
+        Kind::PlaceholderOn(node) => {
+            (spec.task_group, spec.placeholder, spec.required_node) = (GROUP.into(), true, Some(node_id(node)));
+        }
         Kind::High => spec.priority = 5,
         Kind::Preempts => spec.preemption = may(true, true),
         Kind::HighPreempts => (spec.priority, spec.preemption) = (3, may(true, true)),
         Kind::OptedOut => spec.preemption = may(false, true),
+        Kind::Fixed => spec.preemption = may(false, false),
         Kind::Originator => spec.originator = true,
         Kind::Required(node) => spec.required_node = Some(node_id(node)),
     }
@@ -128,24 +141,19 @@ pub fn command<'a>(step: &Step, world: &'a World, partitions: &[Arc<str>], now: 
             }
             one(*app, Command::Applications { new: vec![item], remove: Vec::new() })
         }
-        Step::Gang { app, queue, user, count, size, hard, seconds } => {
+        Step::Gang { app, queue, user, count, size, hard, seconds, parts } => {
             let mut item = submission(world, *app, *queue, *user, *seconds);
-            item.placeholder_ask = Some(amounts(size * i64::from(*count), 0));
+            item.placeholder_ask = Some(amounts((0..*count).map(|part| size_of_part(part, *size, parts)).sum(), 0));
             item.gang_style = if *hard { "Hard" } else { "Soft" }.to_owned();
-            let placeholders = (0..*count).map(|n| (app_id(*app), None, gang_ask(PLACEHOLDERS, n, *size)));
-            let placeholders = asks(placeholders.collect());
             What::Shim(vec![
                 (of(*app), Command::Applications { new: vec![item], remove: Vec::new() }),
-                (of(*app), placeholders),
+                (of(*app), gang_asks(*app, PLACEHOLDERS, (*count, *size), parts)),
             ])
         }
-        Step::Reals { app, count, size } => {
-            let reals = (0..*count).map(|n| (app_id(*app), None, gang_ask(REALS, n, *size)));
-            one(*app, asks(reals.collect()))
-        }
+        Step::Reals { app, count, size, parts } => one(*app, gang_asks(*app, REALS, (*count, *size), parts)),
         Step::Remove { app } => one(*app, Command::Applications { new: Vec::new(), remove: vec![app_id(*app)] }),
         Step::Ask { app, key, size, gpus, kind, node } => {
-            one(*app, asks(vec![(app_id(*app), node.map(node_id), ask(*key, *size, *gpus, *kind))]))
+            one(*app, asks(vec![(app_id(*app), node.map(node_id), ask(&format!("k{key}"), *size, *gpus, *kind))]))
         }
         Step::Release { app, key, by } => {
             // The keys of gangs come last.

@@ -105,6 +105,10 @@ impl Shadow {
             }
         }
         let row = &partition.allocs[charge.row];
+        if let Some(required) = row.spec.required_node.as_ref().filter(|required| *required != id) {
+            let text = format!("{} of {} requires {required}, and was placed on {id}", charge.key, charge.app);
+            report.fault("what requires a node is placed there", text);
+        }
         let drained = [&self.drained, &self.told_drained, &self.off].iter().any(|nodes| nodes.contains(id));
         // What requires the node is placed there also while it drains, and the place of a placeholder is no new one (R5.42, R6.9).
         if drained && row.spec.required_node.is_none() && !row.placeholder_used {
@@ -149,7 +153,7 @@ impl Shadow {
         if row.is_placeholder()
             && !self.asking
             && queue.is_some_and(|queue| queue.settings.atomic_gangs)
-            && let Some(left) = pending().find(|row| row.phase == Phase::Pending && row.spec.required_node.is_none())
+            && let Some(left) = pending().find(|row| row.phase == Phase::Pending)
         {
             let text = format!("{} of {} was placed, and {} was not", charge.key, charge.app, left.spec.key);
             report.fault("an atomic gang is placed all at once", text);

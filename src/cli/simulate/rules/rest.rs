@@ -18,9 +18,12 @@ use crate::domain::{
 const LOOK: usize = 64;
 
 impl Shadow {
-    pub fn check_rest(&self, partition: &Partition, now: Nanos, report: &mut Report) {
-        // What is due now has not come yet, where something else of this moment came before: it is looked at again then.
-        if self.asking || partition.next_deadline().is_some_and(|due| due <= now) {
+    /// `settled`: all has had time to come to rest, and the shim has refused nothing for longer than a refusal counts.
+    pub fn check_rest(&self, partition: &Partition, now: Nanos, settled: bool, report: &mut Report) {
+        // What the shim refused is asked about again in its time. What is due now has not come yet, where something else of this
+        // moment came before: it is looked at again then.
+        let asks = self.asking && (!settled || partition.open_questions().next().is_some());
+        if asks || partition.next_deadline().is_some_and(|due| due <= now) {
             return;
         }
         let Some(conf) = &self.conf else { return };
@@ -28,6 +31,13 @@ impl Shadow {
             for row in app.by_seq.values().map(|ix| &partition.allocs[*ix]).filter(|row| row.phase == Phase::Pending) {
                 if let Some(node) = self.node_for(partition, app, row, now) {
                     let text = format!("{} of {} waits, and would fit on {node}", row.spec.key, app.id);
+                    return report.fault("no ask is forgotten", text);
+                }
+                if let Some(placeholder) = place_of(partition, app, row) {
+                    let text = format!(
+                        "{} of {} waits, and would fit in the place of {}",
+                        row.spec.key, app.id, placeholder.spec.key
+                    );
                     return report.fault("no ask is forgotten", text);
                 }
             }
@@ -122,4 +132,22 @@ impl Shadow {
         });
         fits.map(|node| node.spec.id.clone())
     }
+}
+
+/// A placeholder whose place a real ask could take (R6.6 to R6.9).
+fn place_of<'a>(partition: &'a Partition, app: &App, real: &Alloc) -> Option<&'a Alloc> {
+    let rows = || app.by_seq.values().map(|ix| &partition.allocs[*ix]).filter(|row| row.is_placeholder());
+    let takes = matches!(app.state, AppState::Running | AppState::Completing);
+    if real.is_placeholder() || !takes || real.paused_until().is_some() {
+        return None;
+    }
+    let fits = |row: &&Alloc| {
+        let node = row.node.map(|node| &partition.nodes[node].spec.id);
+        row.phase == Phase::Allocated
+            && !(row.released || row.preempted || row.link.is_some())
+            && row.spec.task_group == real.spec.task_group
+            && real.spec.required_node.as_ref().is_none_or(|required| node == Some(required))
+    };
+    // One that is too large for a placeholder has it go instead.
+    rows().find(fits)
 }

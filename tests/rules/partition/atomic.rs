@@ -101,6 +101,22 @@ fn a_gang_that_requires_a_drained_node_is_placed_when_that_has_room() {
 }
 
 #[test]
+fn a_part_of_a_gang_that_may_go_elsewhere_leaves_the_node_to_one_that_requires_it() {
+    // R6.2: in their order, and the largest first, the part that may go anywhere takes the room of the other.
+    let mut env = Env::new(&atomic());
+    env.node("n1", 10);
+    env.node("n2", 10);
+    env.gang("g1", "root.a", 13, "Soft");
+    let mut parts = placeholders("g1", &[7, 6]);
+    parts[1] = parts[1].clone().requires("n1");
+    env.ask(parts);
+    let said = env.heard();
+    assert!(said.contains(&"new g1-p0 on n2".to_owned()) && said.contains(&"new g1-p1 on n1".to_owned()), "{said:?}");
+    env.remove_app("g1");
+    env.assert_empty();
+}
+
+#[test]
 fn a_gang_leaves_a_required_node_to_who_has_preempted_for_it() {
     // R5.43, R7.38
     let mut env = Env::new(&atomic());

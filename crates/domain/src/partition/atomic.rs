@@ -124,8 +124,11 @@ impl Partition {
         asks.sort_unstable_by_key(|(order, _)| *order);
         let mut asks: Vec<AllocIx> = asks.into_iter().map(|(_, alloc)| alloc).collect();
         self.fit_all(&asks).or_else(|| {
-            // In their order they do not fit; the largest first may.
-            asks.sort_by_key(|alloc| std::cmp::Reverse(self.allocs[*alloc].resource.total()));
+            // In their order they do not fit; the largest first may, behind those that have no choice of a node.
+            asks.sort_by_key(|alloc| {
+                let row = &self.allocs[*alloc];
+                (row.spec.required_node.is_none(), std::cmp::Reverse(row.resource.total()))
+            });
             self.fit_all(&asks)
         })
     }

@@ -36,8 +36,6 @@ use crate::domain::types::Nanos;
 pub const VERSION: u32 = 1;
 /// Events in a frame at most.
 pub const FRAME_EVENTS: usize = 8_192;
-/// Events of different partitions may come out of the order of time by less than this.
-pub const ORDERED: Nanos = Nanos::from_secs(10);
 
 /// How much is kept; 0 stands for no limit. What is kept never exceeds a limit by more than is written at once, and
 /// falls below it by at most a sixteenth.

@@ -5,6 +5,9 @@ use std::{fmt, ops::Deref, sync::Arc};
 use super::coded::{Coded, Error, Reader, Writer, list, variants};
 use super::{resources::Resource, types::Nanos};
 
+/// Events of different partitions may come out of the order of time by less than this.
+pub const ORDERED: Nanos = Nanos::from_secs(10);
+
 /// One record. Numbers are those of `si.v1`.
 #[derive(Clone, Debug)]
 pub struct Event {

@@ -8,12 +8,13 @@ use std::{
 };
 
 use super::{
-    ORDERED, codec,
+    codec,
     frame::{self, HEAD, Head, Kind},
     point,
     segment::{HEADER, Segment, Shared},
 };
 use crate::domain::{
+    event::ORDERED,
     event_block::{EventBlock, EventGap, EventPiece, EventSlice, GapReason},
     types::Nanos,
     usage::UsagePiece,

@@ -4,7 +4,7 @@ use actix_web::HttpRequest;
 
 use crate::{
     domain::{
-        event::{Event, EventKind},
+        event::{Event, EventKind, ORDERED},
         types::Nanos,
     },
     http::{
@@ -13,7 +13,6 @@ use crate::{
         shim::query::{self, one},
         ws_v1::{state::now, time_text},
     },
-    store::events::ORDERED,
 };
 
 /// Events that `last` may ask for.

@@ -584,8 +584,8 @@ impl<'a> Explainer<'a> {
 
     fn gang_room(&self, app: AppIx, level: QueueIx, kept: Resource) -> Why {
         let (queue, max, used, promised) = self.used_of(level);
-        let own = Box::new(self.partition.in_its_own_way(app).unwrap_or_default());
-        Why::GangRoom { queue, max, used, promised, kept, own }
+        let own = self.partition.in_its_own_way(app, &self.partition.gang_shortage(app).0).unwrap_or_default();
+        Why::GangRoom { queue, max, used, promised, kept, own: own.into() }
     }
 
     fn queue_quota(&self, level: QueueIx) -> Why {

@@ -162,16 +162,16 @@ impl Partition {
     }
 
     /// What the application of a gang that has not begun has itself, where that is in its way: with it and with all that the gang
-    /// wants at once it would be above a max or limit, whatever others have. It has no time-out for that (R6.23), and is to be told.
-    pub(super) fn in_its_own_way(&self, app: AppIx) -> Option<Resource> {
+    /// wants at once (`wanted`) it would be above a max or limit, whatever others have. It has no time-out for that (R6.23), and is to be told.
+    pub(super) fn in_its_own_way(&self, app: AppIx, wanted: &Resource) -> Option<Resource> {
         let row = &self.apps[app];
         let own = row.allocated.plus(&row.gang.allocated);
         if row.gang.started || own.is_zero() {
             return None;
         }
-        let all = self.gang_shortage(app).0;
         let above = |max: &Resource| {
-            all.iter()
+            wanted
+                .iter()
                 .any(|(kind, amount)| amount > 0 && max.get(kind).is_some_and(|max| own.amount(kind) + amount > max))
         };
         let queues = || self.path(row.queue).filter(|queue| *queue != self.root);
@@ -183,7 +183,8 @@ impl Partition {
 
     fn shortage(&self, app: AppIx) -> Shortage {
         let (wanted, level) = self.gang_shortage(app);
-        Shortage { wanted, level, own: self.in_its_own_way(app) }
+        let own = self.in_its_own_way(app, &wanted);
+        Shortage { wanted, level, own }
     }
 
     /// A placeholder waits for room for its whole gang (SEEDS S11): told as of any other ask that a limit holds back.

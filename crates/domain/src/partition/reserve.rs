@@ -239,8 +239,7 @@ impl Partition {
         // R7.33: the cluster is full where its nodes are, and on the one that is required room may be made.
         let may_make_room = required && target.is_none() && held_by == Some(Reason::Queue(self.root));
         if held_by.is_some() && !may_make_room {
-            self.limited = true;
-            self.held_back.insert(alloc);
+            self.hold_back(alloc);
             self.give_up_spent_claim(alloc);
             // Its node is free, and closed to the others for nothing.
             if cx.now > expires || self.is_held_in_vain(alloc) {
@@ -270,6 +269,12 @@ impl Partition {
         let asks = (self.allocs.used() as u64).saturating_sub(self.allocations).max(1);
         let mean = self.share(&self.queues[self.root].pending) / asks as f64;
         self.share(&self.allocs[alloc].resource) <= mean
+    }
+
+    /// It keeps what it has reserved, and is looked at again when something that may hold it ends.
+    pub(super) fn hold_back(&mut self, alloc: AllocIx) {
+        self.limited = true;
+        self.held_back.insert(alloc);
     }
 
     /// A node that the shim refuses is kept for nobody: the others may use it, and the ask another one. True where it was.

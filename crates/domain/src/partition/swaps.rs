@@ -8,6 +8,7 @@ use crate::{
     app::AskOrder,
     effect::Released,
     event::{Change, Detail, EventKind},
+    resources::Resource,
     types::{AllocIx, AppIx, AppState, Nanos, NodeIx, Termination},
 };
 
@@ -66,14 +67,17 @@ impl Partition {
     pub(super) fn may_be_swapped_there(&self, alloc: AllocIx, node: NodeIx) -> bool {
         let row = &self.allocs[alloc];
         let Some(all) = self.apps[row.app].gang.replaceable.get(&row.spec.task_group) else { return false };
-        let open = |ph: &AllocIx| {
-            let there = &self.allocs[*ph];
-            all.contains(ph) && !there.is_going() && there.resource.fits(&row.resource)
-        };
+        let open = |ph: &AllocIx| all.contains(ph) && self.has_a_place_for(*ph, &row.resource);
         !row.is_placeholder()
             && self.may_swap(row.app)
             && !(self.ask_shim && self.is_refused(alloc, node))
             && self.nodes[node].allocs.iter().any(open)
+    }
+
+    /// The place of this placeholder is large enough for a real ask, and nobody was told to leave it.
+    fn has_a_place_for(&self, placeholder: AllocIx, resource: &Resource) -> bool {
+        let ph = &self.allocs[placeholder];
+        ph.node.is_some() && !ph.is_going() && ph.resource.fits(resource)
     }
 
     fn try_swap_of(&mut self, app: AppIx, cx: &mut Cx) -> Outcome {
@@ -196,10 +200,7 @@ impl Partition {
     fn try_swap_elsewhere(&mut self, real: AllocIx, cx: &mut Cx) -> Outcome {
         let row = &self.allocs[real];
         let (app, shape, resource) = (row.app, row.shape, row.resource.clone());
-        let open = |placeholder: &&AllocIx| {
-            let ph = &self.allocs[**placeholder];
-            ph.node.is_some() && !ph.is_going() && ph.resource.fits(&resource)
-        };
+        let open = |placeholder: &&AllocIx| self.has_a_place_for(**placeholder, &resource);
         let placeholders = self.apps[app].gang.replaceable.get(&row.spec.task_group).filter(|_| self.may_swap(app));
         let Some(placeholder) = placeholders.and_then(|all| all.iter().find(open)).copied() else {
             if self.apps[app].asking > 0 {

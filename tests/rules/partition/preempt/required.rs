@@ -54,6 +54,14 @@ fn asked() -> Env {
     env
 }
 
+/// One was told to go, and `ds` is placed when it has.
+fn gets_the_room_of_one(env: &mut Env) {
+    assert_eq!(env.unconfirmed.len(), 1);
+    env.confirm_all();
+    env.answer_all();
+    assert!(env.heard().contains(&"new ds on n1".to_owned()), "{:?}", env.told);
+}
+
 #[test]
 fn nobody_goes_for_one_that_the_shim_refuses_there() {
     // R7.38: its host port is taken, say; and who goes comes back under another name.
@@ -84,10 +92,7 @@ fn one_that_the_shim_agrees_to_without_its_victims_gets_their_room() {
     env.ask(vec![Ask::new("app-a", "ds", 10).requires("n1")]);
     assert!(env.unconfirmed.is_empty(), "the shim is asked before");
     env.answer_all();
-    assert_eq!(env.unconfirmed.len(), 1);
-    env.confirm_all();
-    env.answer_all();
-    assert!(env.heard().contains(&"new ds on n1".to_owned()), "{:?}", env.told);
+    gets_the_room_of_one(&mut env);
 }
 
 #[test]
@@ -193,10 +198,7 @@ fn fewer_go_where_others_have_left_while_the_shim_was_asked() {
     env.ask(vec![Ask::new("app-a", "ds", 20).requires("n1")]);
     env.release("app-b", "v0", Termination::StoppedByRm);
     env.answer_all();
-    assert_eq!(env.unconfirmed.len(), 1);
-    env.confirm_all();
-    env.answer_all();
-    assert!(env.heard().contains(&"new ds on n1".to_owned()), "{:?}", env.told);
+    gets_the_room_of_one(&mut env);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    super::{Cx, Partition, Reason, books::Trial, schedule::Outcome},
+    super::{Cx, Partition, books::Trial, schedule::Outcome},
     attempt::WEIGHT,
     gap,
     harm::Candidate,
@@ -32,8 +32,7 @@ impl Partition {
         }
         // R6.12: it waits for its turn to take the place of a placeholder there, and others would go for nothing.
         if self.may_be_swapped_there(alloc, node) {
-            self.limited = true;
-            self.held_back.insert(alloc);
+            self.hold_back(alloc);
             return Outcome::Nothing;
         }
         // What is on its way out counts as room, what others here have preempted for as wanted.
@@ -68,8 +67,7 @@ impl Partition {
         }
         // Where it does not fit with all of them gone they would go in vain.
         if !self.may_ask_about_victims(self.apps[self.allocs[alloc].app].queue) {
-            self.limited = true;
-            self.held_back.insert(alloc);
+            self.hold_back(alloc);
             return Outcome::Nothing;
         }
         self.ask_about_victims(alloc, Plan { node, victims, further: Vec::new(), rest: Vec::new() }, cx);
@@ -109,34 +107,35 @@ impl Partition {
 
     /// The shim agreed that an ask fits on the node that it requires with these gone, of which all are the `same` as then.
     pub(super) fn required_agreed(&mut self, alloc: AllocIx, victims: &[AllocIx], same: bool, cx: &mut Cx) {
+        let Some(node) = self.allocs[alloc].reserved else { return };
+        if !same || !self.takes_all_of(alloc, node, victims) {
+            return self.ripen([alloc]);
+        }
+        // Those who go explain why it is placed then, and not why the shim agrees to that.
+        let unexpected = self.is_unexpected(alloc, node);
+        self.preempt_there(alloc, victims, cx);
+        if unexpected {
+            self.doubt_refusals();
+        }
+    }
+
+    /// With these gone there is room for an ask, and with fewer there is none. Its queues and its user may have become full since
+    /// they were chosen, and then they would go in vain.
+    fn takes_all_of(&mut self, alloc: AllocIx, node: NodeIx, victims: &[AllocIx]) -> bool {
+        let missing = self.lacks_then(alloc);
+        if missing.is_empty()
+            || self.has_claim(alloc)
+            || self.is_held_in_vain(alloc)
+            || self.may_not_begin(self.allocs[alloc].app)
+            || !victims.iter().all(|victim| is_preemptable(&self.allocs[*victim]))
+        {
+            return false;
+        }
         let mut freed = Resource::new();
         victims.iter().for_each(|victim| freed.add(&self.allocs[*victim].resource));
-        let missing = self.lacks_then(alloc);
-        // Its queues and its user may have become full meanwhile, and then they would go in vain.
-        let held = self.limit_of_reserved(alloc).err().is_some_and(|level| level != Reason::Queue(self.root));
-        let mut fine = same
-            && victims.iter().all(|victim| is_preemptable(&self.allocs[*victim]))
-            && !self.has_claim(alloc)
-            && !held
-            && !self.may_not_begin(self.allocs[alloc].app)
-            && !missing.is_empty();
-        let Some(node) = self.allocs[alloc].reserved else { return };
-        if fine {
-            let missing = self.lacks_in_all(alloc, missing);
-            // With what others have left meanwhile fewer may do.
-            fine = gap(&missing, &freed).is_empty()
-                && self.victims_there(alloc, node, missing).is_some_and(|now| now.len() >= victims.len());
-        }
-        if fine {
-            // Those who go explain why it is placed then, and not why the shim agrees to that.
-            let unexpected = self.is_unexpected(alloc, node);
-            self.preempt_there(alloc, victims, cx);
-            if unexpected {
-                self.doubt_refusals();
-            }
-        } else {
-            self.ripen([alloc]);
-        }
+        let missing = self.lacks_in_all(alloc, missing);
+        gap(&missing, &freed).is_empty()
+            && self.victims_there(alloc, node, missing).is_some_and(|now| now.len() >= victims.len())
     }
 
     /// R7.37: said in the log each time, in an event from time to time, and tried again then.

@@ -239,10 +239,16 @@ impl<'a> Search<'a> {
 
     /// Nothing at all may have to be changed: a delay or a back-off is over soon.
     fn wait(&mut self) {
-        let until = self.patience();
-        if let Some(run) = self.attempt(&Change::Wait, until) {
+        self.comes_by(self.patience());
+    }
+
+    /// Nothing has to be changed, as it is placed by then: told once.
+    fn comes_by(&mut self, until: Nanos) -> bool {
+        let Some(run) = self.attempt(&Change::Wait, until) else { return false };
+        if !self.found.iter().any(|remedy| matches!(remedy.change, Change::Wait)) {
             self.note(Change::Wait, 0.0, &run);
         }
+        true
     }
 
     /// Until when waiting may help: preemption, the end of a back-off or pause, or of the wait for a gang.

@@ -184,14 +184,8 @@ impl Search<'_> {
                 })
             }));
         }
-        if changes.is_empty() {
-            return;
-        }
         // Where it is placed as it is, once it has waited long enough to preempt, none of these settings stands in its way.
-        if let Some(run) = self.attempt(&Change::Wait, until) {
-            if !self.found.iter().any(|remedy| matches!(remedy.change, Change::Wait)) {
-                self.note(Change::Wait, 0.0, &run);
-            }
+        if changes.is_empty() || self.comes_by(until) {
             return;
         }
         let size = partition.share(&self.each);

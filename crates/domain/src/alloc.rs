@@ -117,8 +117,6 @@ pub struct Alloc {
     pub link: Option<AllocIx>,
     /// Node on which it holds a reservation.
     pub reserved: Option<NodeIx>,
-    /// When that reservation was made.
-    pub reserved_at: Nanos,
     /// Its release was sent to the shim and is not confirmed yet.
     pub released: bool,
     /// Chosen as a victim; excludes `released` (R4.31).
@@ -194,7 +192,6 @@ impl Alloc {
             seq: 0,
             link: None,
             reserved: None,
-            reserved_at: Nanos::ZERO,
             released: false,
             preempted: false,
             told_gone: false,
@@ -282,7 +279,6 @@ map!(Alloc {
     11 seq,
     12 link,
     13 reserved,
-    14 reserved_at,
     15 released,
     16 preempted,
     17 placeholder_used,
@@ -300,6 +296,6 @@ map!(Alloc {
     29 told_gone,
     30 failures,
     31 changed as Skip,
-});
+} gone { 14 Nanos });
 list!(LogEntry { message, last, count });
 list!(Failures { count, node, until });

@@ -84,7 +84,8 @@ macro_rules! way {
 pub(crate) use way;
 
 /// Fields by number; see the module. `as` names another way to write a field. Every field of the type has to be named. What is named after
-/// `parts` is a part of a field, with a number of its own; fields that follow it come after `then`.
+/// `parts` is a part of a field, with a number of its own; fields that follow it come after `then`. Of a field that is `gone` its type is
+/// left: earlier versions wrote it.
 macro_rules! map {
     (
         $name:ident { $($number:literal $field:ident $(as $way:ident)?),+ $(,)? }
@@ -92,6 +93,7 @@ macro_rules! map {
             parts { $($place:literal $of:ident.$part:ident),+ $(,)? }
             then { $($later:literal $more:ident $(as $how:ident)?),+ $(,)? }
         )*
+        $(gone { $($old:literal $type:ty),+ $(,)? })?
     ) => {
         impl $crate::coded::Coded for $name {
             fn write(&self, to: &mut $crate::coded::Writer) {
@@ -131,6 +133,7 @@ macro_rules! map {
                             })+
                             $($later => $more = Some(<$crate::coded::way!($($how)?) as $crate::coded::As<_>>::read(from)?),)+
                         )*
+                        $($($old => drop(<$type as $crate::coded::Coded>::read(from)?),)+)?
                         _ => return Err(from.unknown(stringify!($name), "field", number)),
                     }
                 }

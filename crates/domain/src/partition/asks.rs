@@ -411,7 +411,6 @@ impl Partition {
             &mut row.created,
             &mut row.requested,
             &mut row.bound,
-            &mut row.reserved_at,
             &mut row.preemption_tried,
             &mut row.predicate_event,
             &mut row.required_node_event,

@@ -13,8 +13,6 @@ use crate::{
 
 /// Age from which an ask that no node takes reserves one (T11).
 pub(super) const RESERVATION_DELAY: Nanos = Nanos::from_secs(2);
-/// Age from which a reservation above the headroom is dropped (T12).
-pub(super) const RESERVATION_WAIT: Nanos = Nanos::from_secs(2 * 3600);
 
 impl Partition {
     /// Reserves a node for an ask; an older reservation on another node goes first (R5.36a).
@@ -27,7 +25,6 @@ impl Partition {
         }
         let row = &mut self.allocs[alloc];
         row.reserved = Some(node);
-        row.reserved_at = cx.now;
         let (app, key, resource) = (row.app, row.spec.key.clone(), row.resource.clone());
         self.apps[app].reservations.insert(alloc);
         self.reserved_apps.insert(app);
@@ -211,7 +208,7 @@ impl Partition {
             return Outcome::Waits;
         }
         let row = &self.allocs[alloc];
-        let (resource, shape, expires) = (row.resource.clone(), row.shape, row.reserved_at.plus(RESERVATION_WAIT));
+        let (resource, shape) = (row.resource.clone(), row.shape);
         let required = row.spec.required_node.is_some();
         let fits = self.nodes[node].available.fits(&resource) && self.fits_beside_claims(alloc, node);
         if !fits {
@@ -228,7 +225,7 @@ impl Partition {
             other
         };
         let target = if free { Some(node) } else { other };
-        if target.is_none() && !required && cx.now <= expires {
+        if target.is_none() && !required {
             // No limit holds it, but nodes do.
             if !fits {
                 self.give_up_spent_claim(alloc);
@@ -242,20 +239,14 @@ impl Partition {
             self.hold_back(alloc);
             self.give_up_spent_claim(alloc);
             // Its node is free, and closed to the others for nothing.
-            if cx.now > expires || self.is_held_in_vain(alloc) {
+            if self.is_held_in_vain(alloc) {
                 self.let_go(alloc, cx);
             }
             return Outcome::Nothing;
         }
         match target {
             Some(target) => self.take(alloc, target, cx).unwrap_or(Outcome::Nothing),
-            None if required => self.preempt_for_required(alloc, node, cx),
-            None => {
-                if !fits {
-                    self.give_up_spent_claim(alloc);
-                }
-                Outcome::Nothing
-            }
+            None => self.preempt_for_required(alloc, node, cx),
         }
     }
 

@@ -10,7 +10,7 @@ use std::{
     ops::Bound,
 };
 
-use super::{Cx, Partition, deadlines::Deadline, predicates::Intent, preempt::NEVER, reserve::RESERVATION_WAIT};
+use super::{Cx, Partition, deadlines::Deadline, predicates::Intent, preempt::NEVER};
 use crate::{
     alloc::Phase,
     app::{GroupKey, Hold},
@@ -444,19 +444,15 @@ impl Partition {
     }
 
     /// Reservations move where another node can be expected to have room in less than half the time, and end where none is
-    /// worth one any more. Those that have been held for long are tried again: above the headroom they end (R5.30), as do those of
-    /// asks that require their node and whose limit was used up meanwhile (R5.40).
+    /// worth one any more, or a limit holds their ask meanwhile (R5.30, R5.40).
     pub(super) fn review_reservations(&mut self, cx: &mut Cx) {
         self.wanting.review = false;
-        self.end_reservations_in_vain(false, cx);
+        self.end_reservations_in_vain(true, cx);
         let apps = self.reserved_apps.iter();
         let held: Vec<AllocIx> = apps.flat_map(|app| self.apps[*app].reservations.iter().copied()).collect();
         // Found once for all asks of a shape, until the nodes change that may be reserved.
         let (mut young, mut best) = (None, BTreeMap::new());
         for alloc in held {
-            if cx.now > self.allocs[alloc].reserved_at.plus(RESERVATION_WAIT) {
-                self.ripen([alloc]);
-            }
             let row = &self.allocs[alloc];
             let Some(node) = row.reserved.filter(|_| self.is_for_waiting(alloc)) else { continue };
             let shape = row.shape;

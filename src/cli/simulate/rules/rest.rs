@@ -59,8 +59,15 @@ impl Shadow {
             let app = partition.app_by_id.get(app).map(|ix| &partition.apps[*ix]);
             app.is_some_and(|app| app.backoff_until.is_some_and(|until| until > now))
         };
-        let placed =
-            charges(&again).into_iter().filter(|(seq, charge)| !before.contains_key(seq) && !backs_off(&charge.app));
+        // Nor is one behind a reservation whose ask a limit holds meanwhile: it ends when it is reviewed, or with a new configuration
+        // (R5.38).
+        let is_kept = |node: &Option<std::sync::Arc<str>>| {
+            let node = node.as_ref().and_then(|node| partition.node_by_id.get(node));
+            node.is_some_and(|node| !partition.nodes[*node].reservations.is_empty())
+        };
+        let placed = charges(&again)
+            .into_iter()
+            .filter(|(seq, charge)| !before.contains_key(seq) && !backs_off(&charge.app) && !is_kept(&charge.node));
         if let Some((_, charge)) = placed.into_iter().next() {
             let text =
                 format!("{} of {} waits, and is placed on {:?} at a second look", charge.key, charge.app, charge.node);

@@ -8,6 +8,7 @@ mod long;
 pub mod openapi;
 mod operation;
 pub mod origins;
+pub mod paced;
 pub mod page;
 pub mod past;
 pub mod problem;

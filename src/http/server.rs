@@ -1,10 +1,13 @@
 //! One listener for all HTTP doors.
 
-use std::{fmt, io, net::SocketAddr, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{fmt, io, net::SocketAddr, panic::AssertUnwindSafe, rc::Rc, sync::Arc, time::Duration};
 
-use actix_http::{HttpServiceBuilder, Request, Response, TlsAcceptorConfig};
-use actix_service::{Service, ServiceFactory, apply_fn_factory, map_config};
-use actix_tls::accept::{max_concurrent_tls_connect, rustls_0_23::TlsStream};
+use actix_http::{HttpServiceBuilder, Protocol, Request, Response};
+use actix_service::{Service, ServiceFactory, ServiceFactoryExt as _, apply_fn_factory, fn_service, map_config};
+use actix_tls::accept::{
+    TlsError, max_concurrent_tls_connect,
+    rustls_0_23::{Acceptor, TlsStream},
+};
 use actix_web::{
     App, Error, HttpRequest, HttpResponse,
     body::{BodySize, BoxBody, MessageBody},
@@ -25,7 +28,9 @@ use super::{
     doors::Doors,
     guard, long,
     operation::text,
-    origins, past,
+    origins,
+    paced::{Pace, Paced, UnderWay},
+    past,
     problem::{LEADER, Problem},
     room::{self, Room},
     route::{Access, Route, register},
@@ -109,17 +114,29 @@ where
     // Not HttpServer: it shows a connection when that is encrypted, and one that never is would have no place.
     let server = match listen.tls {
         Some(tls) => server.listen("https", socket, move || {
-            let http = http(patience, &ends).on_connect_ext(|io: &TlsStream<TcpStream>, extensions| {
-                let (stream, connection) = io.get_ref();
+            let http = http(patience, &ends).on_connect_ext(|io: &Paced<TlsStream<TcpStream>>, extensions| {
+                let (stream, connection) = io.get_ref().get_ref();
                 extensions.insert(Shown::of(connection.peer_certificates()));
-                introduce(stream, extensions);
+                introduce(stream, io.pace(), extensions);
             });
-            let begins = TlsAcceptorConfig::default().handshake_timeout(patience);
-            seated(http.finish(app()).rustls_0_23_with_config(tls.clone(), begins), room.clone())
+            let mut begins = Acceptor::new(tls.clone());
+            begins.set_handshake_timeout(patience);
+            let begins = begins.map_init_err(|_| ()).map_err(TlsError::into_service_error);
+            let begins = begins.and_then(fn_service(async |io: TlsStream<TcpStream>| {
+                let peer = at_once(io.get_ref().0);
+                Ok((Paced::new(io), Protocol::Http1, peer))
+            }));
+            seated(begins.and_then(http.finish(app()).map_err(TlsError::Service)), room.clone())
         })?,
         None => server.listen("http", socket, move || {
-            let http = http(patience, &ends).on_connect_ext(introduce);
-            seated(http.finish(app()).tcp(), room.clone())
+            let http = http(patience, &ends).on_connect_ext(|io: &Paced<TcpStream>, extensions| {
+                introduce(io.get_ref(), io.pace(), extensions);
+            });
+            let begins = fn_service(async |io: TcpStream| {
+                let peer = at_once(&io);
+                Ok((Paced::new(io), Protocol::Http1, peer))
+            });
+            seated(begins.and_then(http.finish(app())), room.clone())
         })?,
     };
     Ok((server.run(), bound))
@@ -137,9 +154,15 @@ where
         .client_request_timeout(patience)
         .client_disconnect_timeout(Duration::from_secs(1))
         .keep_alive(IDLE)
-        .tcp_nodelay(true)
         // A peer that closed its side has gone, also while nothing is sent to it.
         .h1_allow_half_closed(false)
+}
+
+/// What is written is sent at once. Gives the address of the peer.
+fn at_once(stream: &TcpStream) -> Option<SocketAddr> {
+    // Without it the connection still works.
+    let _ = stream.set_nodelay(true);
+    stream.peer_addr().ok()
 }
 
 fn listening(addr: SocketAddr) -> io::Result<std::net::TcpListener> {
@@ -214,7 +237,8 @@ async fn ready(doors: web::Data<Doors>) -> HttpResponse {
 }
 
 /// What the requests of a connection can look at.
-fn introduce(stream: &TcpStream, extensions: &mut Extensions) {
+fn introduce(stream: &TcpStream, pace: Rc<Pace>, extensions: &mut Extensions) {
+    extensions.insert(pace);
     extensions.insert(Connection::of(stream));
     if let Some(seat) = room::seat_of(stream) {
         extensions.insert(seat);
@@ -287,14 +311,16 @@ async fn within_bounds<B: MessageBody>(answer: ServiceResponse<B>) -> ServiceRes
     ServiceResponse::new(request, refused)
 }
 
-/// Requests that are sent without waiting are answered one after the other whenever their connection has its turn: after some of
-/// them others have theirs.
+/// Requests that are sent without waiting are read, and answered, one after the other whenever their connection has its turn: after
+/// some of them others have theirs.
 async fn in_turn(
-    request: ServiceRequest,
-    next: Next<impl MessageBody>,
+    mut request: ServiceRequest,
+    next: Next<impl MessageBody + Unpin>,
 ) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    let under_way = UnderWay::begin(&mut request);
     turns::give_way(REQUEST).await;
-    next.call(request).await
+    let answer = next.call(request).await?;
+    Ok(UnderWay::answered(under_way, answer))
 }
 
 /// A panic in a door is answered, and costs no other request.

@@ -130,7 +130,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         data(config);
         others(config);
     };
-    let listen = Listen { addr: args.http, workers: cores(), patience: PATIENCE, tls: access.tls(&[])? };
+    let listen = Listen { addr: args.http, workers: cores(), patience: PATIENCE, tls: access.tls(&[b"http/1.1"])? };
     let (server, bound) = http::bind(listen, doors, services)
         .with_context(|| format!("cannot listen on {} for HTTP; choose another with --http", args.http))?;
     let handle = server.handle();

@@ -36,7 +36,12 @@ use self::{
     usage::UsageGaps,
 };
 use crate::{
-    domain::{event_settings::EventSettings, types::Nanos},
+    domain::{
+        event::Event,
+        event_settings::EventSettings,
+        resources::{Resource, Types},
+        types::Nanos,
+    },
     messages::{
         clock::nanos,
         event::{
@@ -148,16 +153,9 @@ impl EventActor {
         self.counters.clone()
     }
 
-    fn limits(&self) -> StreamLimits {
-        StreamLimits { total: self.settings.max_streams, per_host: self.settings.max_streams_per_host }
-    }
-
     fn check_streams(&mut self, host: std::net::IpAddr) -> Result<(), TooManyStreams> {
-        let checked = self.streams.check(host, self.limits());
-        if checked.is_err() {
-            EventCounters::add(&self.counters.streams_refused, 1);
-        }
-        checked
+        let limits = StreamLimits { total: self.settings.max_streams, per_host: self.settings.max_streams_per_host };
+        self.streams.check(host, limits)
     }
 
     /// Runs a job of the durable store where it may block.
@@ -248,7 +246,7 @@ impl EventActor {
             }
             return self.numbers.stands(&rm, first);
         }
-        let (first, events) = self.numbers.new_of(&rm, first, events);
+        let (first, mut events) = self.numbers.new_of(&rm, first, events);
         let (count, at) = (events.len(), self.ring.next());
         if count == 0 {
             return;
@@ -258,6 +256,7 @@ impl EventActor {
             self.numbers.missed(&rm, first, count as u64);
             return;
         }
+        own_names(&mut events);
         self.shims.store(&rm, epoch, &events, &self.counters);
         EventCounters::add(&self.counters.processed, count);
         for (mut span, places) in traced {
@@ -291,6 +290,24 @@ impl EventActor {
     /// The lowest id that is kept.
     fn lowest(&self) -> u64 {
         self.durable.as_ref().map_or(self.ring.lowest(), Durable::lowest)
+    }
+}
+
+/// Gives events resource types of their own: they are kept long after what they tell of has gone, and must not keep its types among the
+/// thousand that the resource manager may use.
+fn own_names(events: &mut [Event]) {
+    let names = Types::default();
+    // Those that follow each other often share one.
+    let mut last: Option<(Arc<Resource>, Arc<Resource>)> = None;
+    for resource in events.iter_mut().filter_map(|event| event.resource.as_mut()) {
+        match &last {
+            Some((used, told)) if Arc::ptr_eq(used, resource) => *resource = told.clone(),
+            _ => {
+                if let Some(told) = resource.named_by(&names).map(Arc::new) {
+                    last = Some((std::mem::replace(resource, told.clone()), told));
+                }
+            }
+        }
     }
 }
 
@@ -364,7 +381,6 @@ impl Handler<OpenStream> for EventActor {
     fn handle(&mut self, msg: OpenStream, ctx: &mut Self::Context) -> Self::Result {
         self.take_in(ctx);
         self.check_streams(msg.host)?;
-        EventCounters::add(&self.counters.streams_opened, 1);
         Ok(OpenedStream {
             instance: self.instance.clone(),
             base: self.base,

@@ -53,7 +53,7 @@ use self::{
     record::kind,
     repeated::Repeatable,
     session::Session,
-    streams::{Stream, Streams, Waiting},
+    streams::{CLOSED, Stream, Streams, Waiting},
 };
 use crate::{
     actors::topology::{PartitionHandle, Topology},
@@ -319,6 +319,14 @@ impl RmActor {
                 ),
             });
         };
+        if matches!(want, Want::All { .. }) && !self.streams.has_room() {
+            let detail = format!(
+                "{CLOSED} streams of resource manager \"{}\" that are over were not read to their end: end their connections, or try again \
+                 when they are given up",
+                self.id
+            );
+            return Err(Refusal::new(RefusalKind::Closing, detail));
+        }
         let sequence = match want {
             Want::All { after, predicates } => {
                 let resumed = session.buffer.resume(after, session.restored);

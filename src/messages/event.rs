@@ -1,6 +1,10 @@
 //! For `EventActor`.
 
-use std::{net::IpAddr, ops::Range, sync::Arc};
+use std::{
+    net::IpAddr,
+    ops::Range,
+    sync::{Arc, Weak},
+};
 
 use actix::prelude::*;
 
@@ -128,6 +132,26 @@ pub struct CheckStreams {
     pub host: IpAddr,
 }
 
+/// Somebody is about to follow the log, and counts as a stream from now on: before new events come all that is stored may have to be
+/// read, and what is read of it takes memory until the client takes it.
+#[derive(Message)]
+#[rtype(result = "Result<Follower, TooManyStreams>")]
+pub struct BeginToFollow {
+    /// Address of the client, for the limit per host.
+    pub host: IpAddr,
+}
+
+/// The right to follow the log, which counts as a stream until it is dropped.
+#[derive(Debug, Default)]
+pub struct Follower(Arc<()>);
+
+impl Follower {
+    /// Tells whether it is there.
+    pub fn watch(&self) -> Weak<()> {
+        Arc::downgrade(&self.0)
+    }
+}
+
 /// The limit of streams, in all or per host, is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Too many streaming connections")]
@@ -236,7 +260,7 @@ pub enum ReadError {
     Failed(Arc<str>),
 }
 
-/// Follows the log from an id that is in memory.
+/// Follows the log from an id that is in memory. Whoever does has begun to follow before ([`BeginToFollow`]).
 #[derive(Message)]
 #[rtype(result = "Result<Followed, FollowError>")]
 pub struct FollowLog {
@@ -248,8 +272,6 @@ pub struct FollowLog {
     pub rm: Option<Arc<str>>,
     /// The id to begin with; `None` for the next one.
     pub from: Option<u64>,
-    /// The reader fell behind and has caught up: it was counted before, so the limits are not looked at.
-    pub again: bool,
 }
 
 /// A follower's view, until its reader is dropped.
@@ -265,8 +287,6 @@ pub struct Followed {
 pub enum FollowError {
     /// Events from that id on are to be read first, with [`ReadLog`].
     Behind,
-    /// A limit is reached.
-    TooMany(TooManyStreams),
 }
 
 /// The server stops: streams end after what waits for them, no new ones are opened, and shims are handed what was put aside for them. Events

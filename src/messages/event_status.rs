@@ -16,10 +16,6 @@ pub struct EventCounters {
     pub not_stored: AtomicU64,
     /// Events handed to shims.
     pub collected: AtomicU64,
-    /// Streams that were opened.
-    pub streams_opened: AtomicU64,
-    /// Streams that were refused because of a limit.
-    pub streams_refused: AtomicU64,
     /// Streams that were ended because their client was too slow (EVT-085).
     pub streams_cut: AtomicU64,
     /// Events that are in the durable store.

@@ -1,9 +1,9 @@
 //! `/api/v1/events` over real sockets, with a durable store.
 
-use std::{fs, net::SocketAddr, ops::Range, path::Path, sync::Arc};
+use std::{fs, io::Write as _, net::SocketAddr, ops::Range, path::Path, sync::Arc};
 
 use actix::prelude::*;
-use actix_web::{App, HttpRequest, HttpServer, dev::ServerHandle, web};
+use actix_web::{HttpRequest, dev::ServerHandle, web};
 use callboard::{
     actors::event::EventActor,
     domain::{
@@ -12,13 +12,13 @@ use callboard::{
         types::Nanos,
     },
     http::api::events::events,
-    messages::event::{ApplyEventSettings, GetEventStatus, GetStreams, Publish, StopEvents},
+    messages::event::{ApplyEventSettings, BeginToFollow, GetEventStatus, GetStreams, Publish, StopEvents},
 };
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::common;
+use crate::{common, in_process::serve};
 
 struct Door {
     address: SocketAddr,
@@ -36,23 +36,13 @@ impl Door {
     fn open(events_actor: EventActor) -> Door {
         let actor = events_actor.start();
         let shared = actor.clone();
-        let server = HttpServer::new(move || {
-            App::new().app_data(web::Data::new(shared.clone())).route(
+        let (address, server) = serve(move |config| {
+            config.app_data(web::Data::new(shared.clone())).route(
                 "/events",
                 web::get().to(async |req: HttpRequest, to: web::Data<Addr<EventActor>>| events(&req, &to).await),
-            )
-        })
-        .workers(1)
-        .disable_signals()
-        .h1_allow_half_closed(false)
-        .shutdown_timeout(0)
-        .bind("127.0.0.1:0")
-        .unwrap();
-        let address = server.addrs()[0];
-        let server = server.run();
-        let handle = server.handle();
-        actix::spawn(server);
-        Door { address, events: actor, server: handle }
+            );
+        });
+        Door { address, events: actor, server }
     }
 
     fn durable(directory: &Path, ring_capacity: u64) -> Door {
@@ -348,6 +338,33 @@ async fn a_follower_that_does_not_read_for_a_while_misses_nothing() {
     door.publish(next..next + 1);
     slow.expect(next).await;
     assert_eq!(door.events.send(GetStreams).await.unwrap().len(), 1);
+    door.end().await;
+}
+
+#[actix::test]
+async fn followers_that_do_not_take_what_is_stored_are_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let limited = EventSettings { max_streams_per_host: 2, ..settings(100, 0) };
+    let door = Door::open(EventActor::durable(limited, directory.path()).unwrap());
+    // More than the sockets take.
+    for first in (0..200_000).step_by(10_000) {
+        door.publish(first..first + 10_000);
+        door.stored().await;
+    }
+    let silent = || {
+        let mut socket = std::net::TcpStream::connect(door.address).unwrap();
+        socket.write_all(b"GET /events?follow=true&from=0 HTTP/1.1\r\nHost: board\r\n\r\n").unwrap();
+        socket
+    };
+    let silent = [silent(), silent()];
+    common::until(async || {
+        let answer = reqwest::get(format!("http://{}/events?follow=true&from=0", door.address)).await.unwrap();
+        answer.status() == 503
+    })
+    .await;
+    drop(silent);
+    common::until(async || door.events.send(BeginToFollow { host: [127, 0, 0, 1].into() }).await.unwrap().is_ok())
+        .await;
     door.end().await;
 }
 

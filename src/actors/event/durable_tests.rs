@@ -17,7 +17,8 @@ use crate::{
         types::Nanos,
     },
     messages::event::{
-        ApplyEventSettings, FollowError, FollowLog, GetEventStatus, GetEvents, Publish, ReadError, ReadLog, StopEvents,
+        ApplyEventSettings, BeginToFollow, FollowError, FollowLog, GetEventStatus, GetEvents, Publish, ReadError,
+        ReadLog, StopEvents,
     },
     store::events::Clock,
 };
@@ -254,16 +255,21 @@ async fn followers_begin_in_memory_and_are_limited() {
     limited.max_streams = 1;
     let actor = EventActor::durable(limited, directory.path()).unwrap().start();
     publish(&actor, 0..25);
-    let follow = |from, again| FollowLog { host: [127, 0, 0, 1].into(), name: "board".into(), rm: None, from, again };
-    let behind = actor.send(follow(Some(14), false)).await.unwrap().map(|_| ()).unwrap_err();
+    let host = [127, 0, 0, 1].into();
+    let begin = || BeginToFollow { host };
+    let follow = |from| FollowLog { host, name: "board".into(), rm: None, from };
+    let follower = actor.send(begin()).await.unwrap().unwrap();
+    let behind = actor.send(follow(Some(14))).await.unwrap().map(|_| ()).unwrap_err();
     assert_eq!(behind, FollowError::Behind);
-    let mut followed = actor.send(follow(Some(17), false)).await.unwrap().unwrap();
+    assert!(actor.send(begin()).await.unwrap().is_err(), "who has to read what is stored first counts, too");
+    let mut followed = actor.send(follow(Some(17))).await.unwrap().unwrap();
     assert_eq!(ids(&followed.past), (17..25).collect::<Vec<_>>());
     publish(&actor, 25..26);
     assert_eq!(followed.reader.next().await.unwrap().slice().first(), 25);
-    let refused = actor.send(follow(None, false)).await.unwrap().map(|_| ()).unwrap_err();
-    assert!(matches!(refused, FollowError::TooMany(_)));
-    assert!(actor.send(follow(None, true)).await.unwrap().unwrap().past.is_empty());
+    assert!(actor.send(begin()).await.unwrap().is_err());
+    assert!(actor.send(follow(None)).await.unwrap().unwrap().past.is_empty(), "it fell behind and is back");
+    drop((follower, followed));
+    assert!(actor.send(begin()).await.unwrap().is_ok());
 }
 
 #[test]

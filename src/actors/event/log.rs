@@ -9,8 +9,8 @@ use super::{EventActor, durable::Source, now};
 use crate::{
     domain::event_block::{EventGap, EventPiece, GapReason},
     messages::event::{
-        EndStreams, EventCounters, FindGap, FindInLog, FollowError, FollowLog, Followed, LogPage, ReadError, ReadLog,
-        StopEvents,
+        BeginToFollow, EndStreams, FindGap, FindInLog, FollowError, FollowLog, Followed, Follower, LogPage, ReadError,
+        ReadLog, StopEvents, TooManyStreams,
     },
 };
 
@@ -84,14 +84,21 @@ impl Handler<FindGap> for EventActor {
     }
 }
 
+impl Handler<BeginToFollow> for EventActor {
+    type Result = Result<Follower, TooManyStreams>;
+
+    fn handle(&mut self, msg: BeginToFollow, ctx: &mut Self::Context) -> Self::Result {
+        self.take_in(ctx);
+        self.check_streams(msg.host)?;
+        Ok(self.streams.begin_to_follow(msg.host))
+    }
+}
+
 impl Handler<FollowLog> for EventActor {
     type Result = Result<Followed, FollowError>;
 
     fn handle(&mut self, msg: FollowLog, ctx: &mut Self::Context) -> Self::Result {
         self.take_in(ctx);
-        if !msg.again {
-            self.check_streams(msg.host).map_err(FollowError::TooMany)?;
-        }
         let (lowest, next) = match &msg.rm {
             // What there is of it is to be looked for.
             Some(rm) => self.numbers.next(rm).map_or((u64::MAX, 0), |next| (next, next)),
@@ -100,9 +107,6 @@ impl Handler<FollowLog> for EventActor {
         let from = msg.from.unwrap_or(next);
         if !(lowest..=next).contains(&from) {
             return Err(FollowError::Behind);
-        }
-        if !msg.again {
-            EventCounters::add(&self.counters.streams_opened, 1);
         }
         Ok(Followed {
             past: if msg.rm.is_none() { self.ring.range(from, u64::MAX) } else { Vec::new() },

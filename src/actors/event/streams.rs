@@ -1,6 +1,10 @@
 //! Open event streams and their limits (EVT-080 to EVT-087).
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    net::IpAddr,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use crate::{
     domain::{
@@ -8,7 +12,7 @@ use crate::{
         event_block::{EventBlock, EventSlice},
         types::Nanos,
     },
-    messages::event::{Batch, StreamQueue, StreamReader, StreamView, TooManyStreams},
+    messages::event::{Batch, Follower, StreamQueue, StreamReader, StreamView, TooManyStreams},
 };
 
 /// How many events may wait for one stream. The reference allows 1,000 in each of two queues; events come by the
@@ -23,6 +27,8 @@ const COPY: usize = 64;
 #[derive(Default)]
 pub struct Streams {
     open: Vec<Stream>,
+    /// Those who follow the log, by where they are: they count also while they read what is stored.
+    followers: Vec<(IpAddr, Weak<()>)>,
     /// The server stops.
     ended: bool,
 }
@@ -50,9 +56,22 @@ impl Streams {
     /// Would one more stream be allowed: the total is looked at first, then the host (EVT-082, SEEDS S17).
     pub fn check(&mut self, host: IpAddr, limits: StreamLimits) -> Result<(), TooManyStreams> {
         self.open.retain(|stream| !stream.queue.is_abandoned());
-        let of_host = self.open.iter().filter(|stream| stream.host == host).count() as u64;
-        let allowed = !self.ended && (self.open.len() as u64) < limits.total && of_host < limits.per_host;
+        self.followers.retain(|(_, follower)| follower.strong_count() > 0);
+        let streams = self.open.iter().filter(|stream| !stream.follows).map(|stream| stream.host);
+        let (mut all, mut of_host) = (0, 0);
+        for from in streams.chain(self.followers.iter().map(|(from, _)| *from)) {
+            all += 1;
+            of_host += u64::from(from == host);
+        }
+        let allowed = !self.ended && all < limits.total && of_host < limits.per_host;
         allowed.then_some(()).ok_or(TooManyStreams)
+    }
+
+    /// Counts somebody who is about to follow the log.
+    pub fn begin_to_follow(&mut self, host: IpAddr) -> Follower {
+        let follower = Follower::default();
+        self.followers.push((host, follower.watch()));
+        follower
     }
 
     /// Opens a stream; it is given every batch from now on.
@@ -60,7 +79,7 @@ impl Streams {
         self.add(host, StreamView { name, created }, false, None)
     }
 
-    /// Opens the stream of a follower of the log, or of that of a resource manager.
+    /// Opens the stream of a follower of the log, or of that of a resource manager, who is counted already.
     pub fn follow(&mut self, host: IpAddr, name: Arc<str>, created: Nanos, rm: Option<Arc<str>>) -> StreamReader {
         self.add(host, StreamView { name, created }, true, rm)
     }

@@ -1,6 +1,9 @@
 //! The open streams of a resource manager: one that carries everything, or one for each kind, or one that waits.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Weak},
+};
 
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -22,6 +25,10 @@ use crate::{
 /// until its connection is given up, beside the bounds of the session.
 const WINDOW: Size = Size { entries: 16_384, bytes: 16 << 20 };
 
+/// Streams that were closed and that their doors still have, at most. Each keeps what was on its way to it until its client takes that, or
+/// its connection is given up: whoever opens one after the other and reads none would take memory without end.
+pub const CLOSED: usize = 32;
+
 /// Entries that are read for one stream at a time: what is read costs about as much as a slice of the scheduling loop.
 const STEP: usize = 2_048;
 
@@ -37,6 +44,8 @@ pub struct Streams {
     pub waiting: Option<Waiting>,
     /// Carry one kind each, while `all` is not there.
     plain: [Option<Stream>; 3],
+    /// Those that were closed, while their doors have them.
+    closed: Vec<Weak<Progress>>,
 }
 
 /// One stream.
@@ -96,6 +105,12 @@ impl Stream {
     /// Tells it something. A stream that is gone says so itself, by `Detach`.
     pub fn tell(&self, message: ToStream) {
         let _ = self.to.send(message);
+    }
+
+    /// Closes it. Gives what tells whether its door still has it.
+    fn close(self, closing: &Closing) -> Weak<Progress> {
+        self.tell(ToStream::Close(closing.clone()));
+        Arc::downgrade(&self.progress)
     }
 
     /// The next line to be sent.
@@ -193,6 +208,17 @@ impl Streams {
         more
     }
 
+    /// Another stream of all kinds may be opened: not too many are left that nobody reads.
+    pub fn has_room(&mut self) -> bool {
+        self.let_go();
+        self.closed.len() < CLOSED
+    }
+
+    /// Forgets the closed ones that their doors have no more.
+    fn let_go(&mut self) {
+        self.closed.retain(|stream| stream.strong_count() > 0);
+    }
+
     /// Opens the stream of a kind, which replaces the one before it.
     pub fn open_plain(&mut self, kind: Kind, stream: Stream, replaced: &Closing) {
         if let Some(before) = self.plain[kind as usize].replace(stream) {
@@ -202,8 +228,9 @@ impl Streams {
 
     /// Opens the stream of all kinds, which replaces the one before it.
     pub fn open_all(&mut self, stream: Stream, replaced: &Closing) {
+        self.let_go();
         if let Some(before) = self.all.replace(stream) {
-            before.tell(ToStream::Close(replaced.clone()));
+            self.closed.push(before.close(replaced));
         }
         // What a plain stream had on its way was handed over or is sent again by the new one.
         for stream in self.plain.iter_mut().flatten() {
@@ -230,8 +257,9 @@ impl Streams {
 
     /// Closes all response streams, the waiting one too where asked for.
     pub fn close(&mut self, closing: &Closing, waiting_too: bool) {
+        self.let_go();
         for stream in self.all.take().into_iter().chain(self.plain.iter_mut().filter_map(Option::take)) {
-            stream.tell(ToStream::Close(closing.clone()));
+            self.closed.push(stream.close(closing));
         }
         if waiting_too && let Some(waiting) = self.waiting.take() {
             waiting.stream.tell(ToStream::Close(closing.clone()));

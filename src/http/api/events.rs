@@ -42,7 +42,7 @@ use crate::{
         route::{Access, Route},
         ws_v1::events::{host, host_header, records::Encoder},
     },
-    messages::event::{Ended, FollowError, LineForm, LogPage, ReadError, StreamReader, TooManyStreams},
+    messages::event::{Ended, FollowError, Follower, LineForm, LogPage, ReadError, StreamReader, TooManyStreams},
 };
 
 /// Events that are asked for at a time.
@@ -99,11 +99,12 @@ async fn events_of(
     };
     let filter = Arc::new(wanted.filter);
     let host = host(req);
-    if wanted.follow {
-        log.check_streams(host).await.map_err(failed)?.map_err(too_many)?;
-    }
-    // Who follows is counted as long as that lasts.
-    let place = if wanted.follow { None } else { Some(place(req).await?) };
+    // Who follows is counted as long as that lasts, also while it reads what is stored.
+    let (follower, place) = if wanted.follow {
+        (Some(log.begin_to_follow(host).await.map_err(failed)?.map_err(too_many)?), None)
+    } else {
+        (None, Some(place(req).await?))
+    };
     let asker = Asker::of(req);
     if let Some(count) = wanted.last {
         let lines = last::last(&mut log, &filter, wanted.before, count, &asker).await?;
@@ -137,7 +138,7 @@ async fn events_of(
         ready: VecDeque::new(),
         pieces: VecDeque::new(),
         reader: None,
-        again: false,
+        _follower: follower,
         done: false,
     };
     reading.page(first, &turn).await;
@@ -186,8 +187,8 @@ struct Reading {
     pieces: VecDeque<EventPiece>,
     /// New events, once all before them have been read.
     reader: Option<StreamReader>,
-    /// It followed before and has fallen behind.
-    again: bool,
+    /// It counts as a stream.
+    _follower: Option<Follower>,
     done: bool,
 }
 
@@ -277,13 +278,11 @@ impl Reading {
     }
 
     async fn follow(&mut self) {
-        match self.log.follow(self.host, self.name.clone(), self.from, self.again).await {
+        match self.log.follow(self.host, self.name.clone(), self.from).await {
             Err(_) => self.close("the scheduler is shutting down"),
             // More has come, and gone from memory, since the last page was read.
             Ok(Err(FollowError::Behind)) => {}
-            Ok(Err(FollowError::TooMany(refused))) => self.close(&refused.to_string()),
             Ok(Ok(followed)) => {
-                self.again = true;
                 for slice in followed.past {
                     self.from = slice.end();
                     self.pieces.push_back(EventPiece::Events(slice));

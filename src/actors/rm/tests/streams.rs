@@ -71,6 +71,25 @@ async fn a_second_stream_replaces_the_first() {
 }
 
 #[actix::test]
+async fn streams_that_nobody_reads_to_their_end_are_not_replaced_without_end() {
+    let env = Env::registered(&[]).await;
+    let mut silent = Vec::new();
+    let refused = loop {
+        match env.open(Want::All { after: Some(0), predicates: None }).await {
+            Ok(stream) => silent.push(stream),
+            Err(refused) => break refused,
+        }
+        assert!(silent.len() < 100, "each keeps what was on its way to it");
+    };
+    assert_eq!(refused.kind, RefusalKind::Closing);
+    assert_eq!(env.info().await.streams.len(), 1, "the last one goes on");
+    drop(silent);
+    env.settle().await;
+    env.nodes(1).await;
+    assert_eq!(env.stream(0).await.seqs(), [1]);
+}
+
+#[actix::test]
 async fn a_slow_reader_stops_placements_and_one_that_catches_up_wakes_them() {
     let env = Env::registered(&[("rm.undeliveredCallbacks", "3")]).await;
     let stream = env.stream(0).await;

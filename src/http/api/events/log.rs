@@ -16,8 +16,8 @@ use crate::{
     http::{api::events::back, problem::Problem},
     messages::{
         event::{
-            CheckStreams, FindGap, FindInLog, FindNumber, FollowError, FollowLog, Followed, GetEventStatus, LogPage,
-            Look, NumberRange, Numbered, ReadError, ReadLog, TooManyStreams,
+            BeginToFollow, FindGap, FindInLog, FindNumber, FollowError, FollowLog, Followed, Follower, GetEventStatus,
+            LogPage, Look, NumberRange, Numbered, ReadError, ReadLog, TooManyStreams,
         },
         rm::{Refusal, RefusalKind},
     },
@@ -89,12 +89,12 @@ impl Log {
         }
     }
 
-    /// Whether one more stream would be refused.
+    /// Counts one more follower, unless there are too many.
     ///
     /// # Errors
     /// The server stops.
-    pub async fn check_streams(&self, host: IpAddr) -> Result<Result<(), TooManyStreams>, Option<ReadError>> {
-        self.events.send(CheckStreams { host }).await.map_err(|_| None)
+    pub async fn begin_to_follow(&self, host: IpAddr) -> Result<Result<Follower, TooManyStreams>, Option<ReadError>> {
+        self.events.send(BeginToFollow { host }).await.map_err(|_| None)
     }
 
     /// The lowest id that is kept, and the next one.
@@ -135,16 +135,15 @@ impl Log {
     /// Follows it from an id that is the next one, or in memory.
     ///
     /// # Errors
-    /// What is before is to be read first, or there are too many streams.
+    /// What is before is to be read first.
     pub async fn follow(
         &self,
         host: IpAddr,
         name: Arc<str>,
         from: u64,
-        again: bool,
     ) -> Result<Result<Followed, FollowError>, Option<ReadError>> {
         let rm = self.of.as_ref().map(|of| of.rm.clone());
-        self.events.send(FollowLog { host, name, rm, from: Some(from), again }).await.map_err(|_| None)
+        self.events.send(FollowLog { host, name, rm, from: Some(from) }).await.map_err(|_| None)
     }
 
     /// What begins at an id: see [`ReadLog`].

@@ -70,7 +70,8 @@ struct Shown {
     trouble: Cell<Option<Arc<str>>>,
     /// HTTP doors of the other servers, as base URLs.
     others: Cell<Arc<[String]>>,
-    /// How many logs are read of those that there were at the start, and how many there were, until that is all of them.
+    /// How many logs are read of those that have to be before their resource managers are shown, and how many there are, until that is
+    /// all of them.
     reads: Cell<Option<(usize, usize)>>,
 }
 
@@ -119,7 +120,7 @@ impl Cluster {
         let thread = thread::Builder::new().name("cluster".to_owned()).spawn(work);
         thread.map_err(|error| format!("no thread for the cluster: {error}"))?;
         let messages = begun.recv().map_err(|_| "its thread ended".to_owned())??;
-        let standby = Arc::new(Standby::new(messages.clone(), topology));
+        let standby = Arc::new(Standby::new(messages.clone(), topology, shown.clone()));
         Ok((Arc::new(Cluster { messages, shown, standby }), opened))
     }
 

@@ -260,11 +260,16 @@ async fn serve_with(args: ServeArgs, open: &mut Option<Arc<Topology>>) -> anyhow
     }
     let default_config = default_config(args.config.as_deref(), false)?;
     let lock = if args.ephemeral { None } else { Some(data::lock(&args.data)?) };
-    let audit = audit::open((!args.ephemeral).then_some(args.data.as_path()))?;
+    let data = (!args.ephemeral).then_some(args.data.as_path());
+    // Before anything is opened: a later release goes on with all of it.
+    let base = data.filter(|_| !args.cluster.is_on()).map(|data| data.join("log"));
+    if let Some(later) = base.and_then(|base| logs::of_a_later_release(&base, DOMAIN_VERSION)) {
+        bail!("--data {}: {later}", args.data.display());
+    }
+    let audit = audit::open(data)?;
     audit.follow();
 
     let events = event_system(&args, "events")?;
-    let data = (!args.ephemeral).then_some(args.data.as_path());
     let of_logs = args.cluster.is_on().then(|| event_system(&args, "events-of-logs")).transpose()?;
     let Wiring { topology, journals, metrics } = wire(default_config, (events, of_logs), data, &args.ldap_secrets)?;
     *open = Some(topology.clone());
@@ -312,7 +317,7 @@ async fn serve_with(args: ServeArgs, open: &mut Option<Arc<Topology>>) -> anyhow
             rates: rates.clone(),
             forward: args.cluster.forward()?,
         });
-        let listen = Listen { addr, workers: cores(), patience, tls: access.tls(&[])? };
+        let listen = Listen { addr, workers: cores(), patience, tls: access.tls(&[b"http/1.1"])? };
         let (data, others) = (api::data(&topology, journals), ws_v1::services(rest));
         let services = move |config: &mut ServiceConfig| {
             data(config);
@@ -433,8 +438,14 @@ fn keep_logs(
     sync: LogSync,
 ) -> anyhow::Result<(Mark, PathBuf, Before)> {
     let base = data.join("log");
-    if let Some(later) = logs::of_a_later_release(&base, DOMAIN_VERSION) {
-        bail!("--data {}: {later}", data.display());
+    for left in logs::left_by_exports(&base) {
+        tracing::warn!(
+            code = "log-left-by-export",
+            "{}: an export that did not come to its end left a log there, and it is not read: where it is not in etcd any more \
+             (callboard cluster status), end this server and move it into {}",
+            left.display(),
+            base.display()
+        );
     }
     let (mark, before) =
         Mark::open(&base).with_context(|| format!("--data {}: the log cannot be opened", data.display()))?;

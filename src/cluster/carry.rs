@@ -153,12 +153,15 @@ impl Carrier {
         // Under a name that no start reads, until it is nowhere else.
         let fresh = log::directory(&base.with_extension("exporting"), rm);
         let taken = self.take_out(rm, &fresh, journals, mark).await;
+        // Before anything else: whoever is killed in between leaves it where no start reads it.
+        let moved = taken.is_ok().then(|| files::move_dir(&fresh, &dir));
         if let Ok(claim) = claim {
             claim.end().await;
         }
         let carried = taken.map_err(|why| wrong(&why))?;
-        let moved = files::move_dir(&fresh, &dir);
-        moved.map_err(|why| wrong(&format!("it is in {} only, and cannot be moved: {why}", fresh.display())))?;
+        moved
+            .unwrap_or(Ok(()))
+            .map_err(|why| wrong(&format!("it is in {} only, and cannot be moved: {why}", fresh.display())))?;
         // Others may be in it.
         let _ = fs::remove_dir(base.with_extension("exporting"));
         Ok(carried)

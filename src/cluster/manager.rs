@@ -247,7 +247,8 @@ pub struct Manager {
     /// Takes what is to be carried out of that.
     apply: UnboundedSender<Apply>,
     unheard: Unheard,
-    /// Resource managers that were there at the start and are not read yet, by their names in keys; and how many were there.
+    /// Resource managers that were there at the start, or that this server led, and that are not read yet, by their names in keys; and
+    /// how many there were.
     unread: (Vec<String>, usize),
 }
 

@@ -23,12 +23,15 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub struct Standby {
     messages: UnboundedSender<ToManager>,
     topology: Arc<Topology>,
+    told: Arc<super::Shown>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     looked: Option<Instant>,
+    /// How many logs were read by then, see [`super::Shown`].
+    reads: Option<(usize, usize)>,
     shown: Vec<Shown>,
 }
 
@@ -43,16 +46,20 @@ struct Shown {
 
 impl Standby {
     /// Nothing is shown.
-    pub fn new(messages: UnboundedSender<ToManager>, topology: Arc<Topology>) -> Standby {
-        Standby { messages, topology, state: Mutex::default() }
+    pub fn new(messages: UnboundedSender<ToManager>, topology: Arc<Topology>, told: Arc<super::Shown>) -> Standby {
+        Standby { messages, topology, told, state: Mutex::default() }
     }
 
     /// Brings it up to date, and tells how fresh it is.
     pub async fn freshen(self: Arc<Self>) -> Vec<Fresh> {
         let mut state = self.state.lock().await;
-        if state.looked.is_none_or(|at| at.elapsed() >= FRESH) {
+        let reads = self.told.reads.get();
+        // Who hears that all is read finds it: what was read since is shown at once.
+        if state.reads != reads || state.looked.is_none_or(|at| at.elapsed() >= FRESH) {
             // If it takes longer, the result is for the next who asks.
-            let _ = timeout(PATIENCE, self.look(&mut state)).await;
+            if timeout(PATIENCE, self.look(&mut state)).await.is_ok() {
+                state.reads = reads;
+            }
         }
         let fresh = |shown: &Shown| Fresh { rm: shown.rm.clone(), index: shown.index, lag: shown.current.elapsed() };
         state.shown.iter().map(fresh).collect()

@@ -93,15 +93,12 @@ pub async fn gate(
     match about(&raw) {
         About::Other => return next.call(request).await.map(ServiceResponse::map_into_boxed_body),
         About::Shim(rm) => {
-            let elsewhere = match doors.topology.look_up(&decoded(rm)).await {
-                Ok(handle) => handle.and_then(|handle| handle.is_here().err()),
-                Err(refusal) => {
-                    let answer = refer(doors, &mut request, refusal).await;
-                    return Ok(request.into_response(answer));
-                }
-            };
             let sent_on = doors.forward.as_ref().is_some_and(|forward| forward.takes(request.request()));
-            let Some(refusal) = elsewhere.filter(|_| sent_on) else {
+            let elsewhere = match doors.topology.look_up(&decoded(rm)).await {
+                Ok(handle) => handle.and_then(|handle| handle.is_here().err()).filter(|_| sent_on),
+                Err(refusal) => Some(refusal),
+            };
+            let Some(refusal) = elsewhere else {
                 return next.call(request).await.map(ServiceResponse::map_into_boxed_body);
             };
             let answer = refer(doors, &mut request, refusal).await;
@@ -115,9 +112,10 @@ pub async fn gate(
                 listing.partition(&name).is_some_and(|entry| !is_plain || doors.topology.came_first(entry, listing))
             };
             if !whose(&listing) {
+                // Before it is looked for: what is read by then is found.
+                let reads = doors.topology.reads();
                 // It may have come just now, or nobody asked before. Whose a plain name is depends on all that came before.
                 leaders.freshen().await;
-                let reads = doors.topology.reads();
                 listing = directory.get();
                 let is_open =
                     listing.partition(&name).is_none() || (is_change(request.method(), &raw) && !whose(&listing));
@@ -147,10 +145,9 @@ pub async fn gate(
         }
         About::All => {}
     }
+    let reads = doors.topology.reads().filter(|_| raw == PARTITIONS);
     let mut fresh = leaders.freshen().await;
-    if raw == PARTITIONS
-        && let Some(reads) = doors.topology.reads()
-    {
+    if let Some(reads) = reads {
         let (payload, why) = (request.take_payload(), format!("not all partitions are known yet: {reads}"));
         let answer = guard::refused(request.request(), payload, StatusCode::SERVICE_UNAVAILABLE, why).await;
         return Ok(request.into_response(answer));

@@ -23,7 +23,8 @@ pub trait Leaders: Send + Sync {
     /// Why nothing can be written at present.
     fn trouble(&self) -> Option<Arc<str>>;
 
-    /// How many logs are read of those that there were when this server started, and how many there were; `None`: it is done.
+    /// How many logs are read of those that there were when this server started, or that it led until just now, and how many there
+    /// are; `None`: it is done.
     fn reads(&self) -> Option<(usize, usize)>;
 
     /// Base URLs of the HTTP doors of the other servers, as far as this one has heard.

@@ -259,6 +259,12 @@ pub fn remove(dir: &Path) -> io::Result<()> {
     }
 }
 
+/// Directories that exports out of etcd left which did not come to their end.
+pub fn left_by_exports(base: &Path) -> Vec<PathBuf> {
+    // Mostly there is none.
+    directories(&base.with_extension("exporting")).unwrap_or_default()
+}
+
 /// Puts a directory that is not enough to go on beside the others, in the place of an earlier one of its resource manager.
 /// Gives where it is then.
 ///

@@ -93,7 +93,7 @@ async fn change(door: &Door, set: &Set) -> Result<String, Error> {
         read::<Changed>(&text(door.post_to_server(PATH, &body).await?).await?)
     };
     let planned = ask(&body, "plan").await?;
-    let shown: String = planned.plans.iter().map(plan::table).collect();
+    let shown = out::lines(&planned.plans.iter().map(plan::table).collect::<String>());
     if set.plan {
         return Ok(shown);
     }

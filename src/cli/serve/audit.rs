@@ -359,41 +359,38 @@ mod tests {
         }
     }
 
+    /// A server that notes so many changes, and ends.
+    fn noted(data: &tempfile::TempDir, changes: usize) {
+        let kept = open(Some(data.path())).unwrap();
+        (0..changes).for_each(|_| kept.audit.note(Entry::default()));
+        kept.close();
+    }
+
     #[test]
     fn a_torn_line_is_passed_over() {
         let data = tempfile::tempdir().unwrap();
-        let kept = open(Some(data.path())).unwrap();
-        kept.audit.note(Entry::default());
-        kept.close();
+        noted(&data, 1);
         let (_, path) = listed(&data.path().join("audit")).unwrap().remove(0);
         OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"id\":2,\"ti").unwrap();
-        let kept = open(Some(data.path())).unwrap();
-        kept.audit.note(Entry::default());
-        kept.close();
+        noted(&data, 1);
         assert_eq!(ids(&open(Some(data.path())).unwrap()), [1, 2]);
     }
 
     #[test]
     fn a_damaged_line_leaves_its_id_out() {
         let data = tempfile::tempdir().unwrap();
-        let kept = open(Some(data.path())).unwrap();
-        (0..4).for_each(|_| kept.audit.note(Entry::default()));
-        kept.close();
+        noted(&data, 4);
         let (_, path) = listed(&data.path().join("audit")).unwrap().remove(0);
         let damaged = fs::read_to_string(&path).unwrap().replace("\"id\":2", "\"id\":x");
         fs::write(&path, damaged).unwrap();
-        let kept = open(Some(data.path())).unwrap();
-        kept.audit.note(Entry::default());
-        kept.close();
+        noted(&data, 1);
         assert_eq!(ids(&open(Some(data.path())).unwrap()), [1, 3, 4, 5]);
     }
 
     /// A log of five records, of which so many bytes of the third line are left, or of which the file is gone.
     fn cut(bytes: Option<usize>) -> tempfile::TempDir {
         let data = tempfile::tempdir().unwrap();
-        let kept = open(Some(data.path())).unwrap();
-        (0..5).for_each(|_| kept.audit.note(Entry::default()));
-        kept.close();
+        noted(&data, 5);
         let (_, path) = listed(&data.path().join("audit")).unwrap().remove(0);
         let text = fs::read_to_string(&path).unwrap();
         let whole: usize = text.split_inclusive('\n').take(2).map(str::len).sum();
@@ -415,9 +412,7 @@ mod tests {
                 assert_eq!((kept.audit.standing().lost, kept.audit.noted()), (Some(lost), 5), "{bytes:?}");
                 kept.close();
             }
-            let kept = open(Some(data.path())).unwrap();
-            kept.audit.note(Entry::default());
-            kept.close();
+            noted(&data, 1);
             let kept = open(Some(data.path())).unwrap();
             assert_eq!((ids(&kept), kept.audit.lost()), ([left, &[6]].concat(), None), "{bytes:?}");
         }
@@ -442,9 +437,7 @@ mod tests {
             assert_eq!((ids(&kept), kept.audit.lost(), kept.audit.noted()), (vec![1, 2], None, 2), "{text:?}");
             kept.close();
         }
-        let kept = open(Some(data.path())).unwrap();
-        kept.audit.note(Entry::default());
-        kept.close();
+        noted(&data, 1);
         assert_eq!(count::read_at(&mark).unwrap(), Ok(3));
     }
 
@@ -507,9 +500,7 @@ mod tests {
     fn a_start_goes_on_with_the_newest_file() {
         let data = tempfile::tempdir().unwrap();
         for id in 1..=5 {
-            let kept = open(Some(data.path())).unwrap();
-            kept.audit.note(Entry::default());
-            kept.close();
+            noted(&data, 1);
             let files = listed(&data.path().join("audit")).unwrap();
             assert_eq!(files.len(), 1);
             // A machine that stops while a line is written, or behind all of it but its end.

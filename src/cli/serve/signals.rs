@@ -3,6 +3,7 @@
 use std::{convert::Infallible, io, path::Path, sync::Arc, thread};
 
 use anyhow::{bail, ensure};
+use nix::sys::signal::SIGXFSZ;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     task::spawn_blocking,
@@ -48,6 +49,8 @@ pub struct Ends {
 
 impl Signals {
     pub fn new() -> io::Result<Signals> {
+        // A file that may not grow (`ulimit -f`) is a full disk: unhandled, the signal ends the process without a word.
+        drop(signal(SignalKind::from_raw(SIGXFSZ as i32))?);
         let ends = Ends { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? };
         Ok(Signals { ends, hangup: signal(SignalKind::hangup())? })
     }

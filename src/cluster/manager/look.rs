@@ -121,7 +121,20 @@ impl Manager {
         }
     }
 
-    /// Shows how many of the logs that there were at the start are read. One that cannot be read is not waited for.
+    /// What is shown of it went with its lead: it is not known here again before its log is read.
+    pub(super) fn reads_anew(&mut self, name: &str) {
+        let (names, all) = &mut self.unread;
+        if names.is_empty() {
+            *all = 0;
+        }
+        if !names.iter().any(|other| other == name) {
+            names.push(name.to_owned());
+            *all += 1;
+        }
+        self.see_unread();
+    }
+
+    /// Shows how many of the logs that have to be read are. One that cannot be read is not waited for.
     pub(super) fn see_unread(&mut self) {
         let (names, all) = &mut self.unread;
         if names.is_empty() {

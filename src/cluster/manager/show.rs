@@ -177,6 +177,9 @@ impl Manager {
             None => self.role_of(&head, self.seen),
         };
         self.become_role(name, role);
+        if self.leaving.is_none() {
+            self.reads_anew(name);
+        }
         self.announce(name);
     }
 

@@ -153,6 +153,20 @@ async fn a_copy_of_this_server_that_took_over_is_another_leader() {
 }
 
 #[actix::test]
+async fn what_this_server_led_counts_as_unread_until_it_has_read_it() {
+    let mut manager = manager();
+    let group = Group::new(manager.setup(), head("me"), 7, Default::default());
+    manager.known.insert("rm-1".to_owned(), Known::new(head("me"), 7, Role::Leads(group)));
+    assert_eq!(manager.shown.reads.get(), None);
+    manager.head("rm-1".to_owned(), &Head { epoch: 2, ..head("other") }.json().into(), (9, 1), 9);
+    assert_eq!(manager.shown.reads.get(), Some((0, 1)));
+    // One that is gone is not waited for.
+    manager.removed("rm-1");
+    manager.see_unread();
+    assert_eq!(manager.shown.reads.get(), None);
+}
+
+#[actix::test]
 async fn one_whose_log_is_gone_has_no_actor_any_more() {
     let mut manager = manager();
     manager.head("rm-1".to_owned(), &head("other").json().into(), (7, 1), 7);

@@ -171,6 +171,7 @@ impl Manager {
             known.pending.clear();
             known.told = None;
         }
+        self.reads_anew(name);
         self.announce(name);
     }
 

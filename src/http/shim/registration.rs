@@ -99,8 +99,8 @@ pub async fn configure(
     doors: Data<Doors>,
 ) -> Result<HttpResponse, Problem> {
     let entered = enter(&doors, &rm, "UpdateConfigurationRequest").map_err(|problem| {
-        // R1.12
-        let detail = if problem.status.is_server_error() { problem.detail } else { no_partitions(&rm) };
+        // R1.12; but where another server leads it, or it cannot be told, that is said.
+        let detail = if problem.status.is_client_error() { no_partitions(&rm) } else { problem.detail };
         Problem { detail, ..problem }
     });
     let entered = entered.and_then(|(handle, gate)| Once::of(&request, &rm, &gate).map(|once| (handle, gate, once)));

@@ -116,6 +116,7 @@ pub fn read(
             return Ok(end);
         }
         let last_file = next.is_none();
+        let mut begun = false;
         let mut at = match check_title(&bytes, Some(title)) {
             Ok((_, length)) => length,
             Err(why) => {
@@ -135,6 +136,7 @@ pub fn read(
                     let why = format!("damaged, of what is before record {next}");
                     end.passed_over.push(Cut { bytes: skip as u64, ..cut(at, why) });
                     at += skip;
+                    begun = true;
                     continue;
                 }
                 let at_end = last_file && frame::is_last(rest);
@@ -146,6 +148,11 @@ pub fn read(
             let here = at;
             at += frame::total(payload);
             end.bytes += frame::total(payload) as u64;
+            // Another file in its place: what it should have is missing, though all that it has is before `after`.
+            if head.kind != TITLE && !std::mem::replace(&mut begun, true) && head.index != *first {
+                end.cut = Some(cut(here, format!("it begins with record {} instead of {first}", head.index)));
+                return Ok(end);
+            }
             if head.kind == TITLE || head.index <= after {
                 continue;
             }

@@ -118,6 +118,19 @@ fn a_segment_of_which_not_even_the_title_was_written_goes() {
     }
 }
 
+#[test]
+fn a_segment_in_the_place_of_another_is_a_loss() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path(), 50, 400);
+    let all = segments(dir.path()).unwrap();
+    let ((last, newest), (_, older)) = (all.last().unwrap(), &all[all.len() - 2]);
+    fs::copy(older, newest).unwrap();
+    // All that it has is told by the snapshot, and what it should have is gone.
+    let (seen, end) = read_all(dir.path(), last - 1);
+    let cut = end.cut.expect("a loss");
+    assert!(seen.is_empty() && !cut.torn && cut.why.contains(&format!("instead of {last}")), "{cut}");
+}
+
 // No later file tells of the gap.
 #[test]
 fn a_newest_segment_that_is_missing_is_a_loss_and_nothing_else_is_taken_for_one() {

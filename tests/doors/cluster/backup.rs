@@ -93,10 +93,7 @@ async fn a_restored_backup_is_gone_on_from_and_shims_that_saw_more_register_agai
 #[tokio::test]
 async fn a_log_that_is_removed_under_its_leader_is_told() {
     let Some(etcd) = rig::etcd("a_log_that_is_removed_under_its_leader_is_told") else { return };
-    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
-    let (leader, other) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
-    session(&leader).await;
-    rig::follows(&other).await;
+    let (_dirs, leader, other) = rig::two(&etcd).await;
     let log = async || {
         let health = leader.get("/ws/v1/scheduler/healthcheck").await.1;
         let mut checks = health["HealthChecks"].as_array().into_iter().flatten();

@@ -95,6 +95,18 @@ async fn sessions_go_from_one_server_to_several_and_back() {
     }
     let told = String::from_utf8(carry("export", &data[0]).stdout).expect("text");
     assert_eq!(told, "nothing exported: there is no log\n");
+    // As an export leaves it that is killed when etcd has nothing of it any more.
+    let (log, left) = (dirs[1].path().join("log/rm-1"), dirs[1].path().join("log.exporting/rm-1"));
+    std::fs::create_dir(dirs[1].path().join("log.exporting")).expect("made");
+    std::fs::rename(&log, &left).expect("moved");
+    let refused = carry("export", &data[1]);
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && told.contains(&format!("{} is not in etcd", left.display())), "{told}");
+    let server = alone::with_data(dirs[1].path());
+    assert!(server.program.log().contains("log-left-by-export"), "{}", server.program.log());
+    assert_eq!(alone::end(server).await, Some(0));
+    std::fs::rename(&left, &log).expect("moved");
+    goes_on(&alone::with_data(dirs[1].path()), last, "found").await;
 }
 
 #[tokio::test]

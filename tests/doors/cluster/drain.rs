@@ -94,10 +94,7 @@ async fn an_order_is_for_the_partition_that_the_asked_server_means() {
 #[tokio::test]
 async fn a_server_that_follows_does_not_say_that_the_resource_manager_is_away() {
     let Some(etcd) = rig::etcd("a_server_that_follows_does_not_say_that_the_resource_manager_is_away") else { return };
-    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
-    let (leader, other) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
-    session(&leader).await;
-    follows(&other).await;
+    let (_dirs, leader, other) = rig::two(&etcd).await;
     crate::wired::rig::asks(&leader, "app", &["large"], 1_000_000).await;
     let explained = async |server: &Server| {
         let ask = async || server.get("/api/v1/partition/default/application/app/explain").await.1;

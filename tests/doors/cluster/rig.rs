@@ -176,7 +176,16 @@ pub fn start(etcd: &Etcd, data: &Path, snapshot: &str) -> Server {
     start_with(&etcd.url(), data, snapshot, &[])
 }
 
-/// The same, at these addresses and with more options.
+/// Two servers: the first has a session, and the second follows it. The directories are kept as long as they are.
+pub async fn two(etcd: &Etcd) -> ([tempfile::TempDir; 2], Server, Server) {
+    let dirs = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
+    let [leader, other] = [0, 1].map(|nth| start(etcd, dirs[nth].path(), NEVER));
+    session(&leader).await;
+    follows(&other).await;
+    (dirs, leader, other)
+}
+
+/// As [`start`], at these addresses and with more options.
 pub fn start_with(etcd: &str, data: &Path, snapshot: &str, more: &[&str]) -> Server {
     started(serve(etcd, data, snapshot, more))
 }
@@ -232,8 +241,7 @@ pub async fn leader_of(servers: &[Server]) -> &Server {
 pub async fn session(server: &Server) {
     server.register("rm-1", &[]).await;
     server.nodes(&["n1", "n2"]).await;
-    let app = json!({"applicationID": "app", "queueName": "root.a", "partitionName": "default", "ugi": {"user": "u", "groups": ["g"]}});
-    assert_eq!(server.send("POST", "/si/v1/rm/rm-1/applications", &json!({"new": [app]})).await.0, 202);
+    crate::wired::rig::application(server, "app").await;
 }
 
 /// Asks for one unit each.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio_tungstenite::{connect_async, tungstenite::Message};
 
 use crate::{
-    cluster::rig::{self, NEVER, ask, follows, leads, session, start, start_with},
+    cluster::rig::{self, NEVER, ask, follows, leads, said_to_follow, session, start, start_with},
     common::{self, LIMIT},
     shim::server::Server,
 };
@@ -73,12 +73,41 @@ async fn a_server_is_ready_when_it_has_read_what_others_lead() {
 }
 
 #[tokio::test]
+async fn a_server_that_led_says_that_it_reads_what_it_does_not_know_any_more() {
+    let Some(etcd) = rig::etcd("a_server_that_led_says_that_it_reads_what_it_does_not_know_any_more") else { return };
+    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let mut command = rig::serve(&etcd.url(), one.path(), NEVER, &[]);
+    // There is nothing to read before it leads.
+    command.env("CALLBOARD_TEST_READ_MILLIS", "3000");
+    let leader = rig::started(command);
+    session(&leader).await;
+    let other = start(&etcd, two.path(), NEVER);
+    follows(&other).await;
+    said_to_follow(&leader, &other).await;
+    let order = json!({"rm": "rm-1", "server": other.url("")});
+    assert_eq!(leader.send("POST", "/api/v1/cluster/move", &order).await.0, 200);
+    // It has given up what it showed.
+    follows(&leader).await;
+    let (drain, host) = ("/api/v1/partition/default/resource/drain", json!({"targets": "n1"}));
+    let (status, told) = leader.send("POST", drain, &host).await;
+    let why = "the server reads the logs of resource managers from etcd: 0 of 1 are done";
+    assert!(status == 503 && told.to_string().contains(why), "{status} {told}");
+    for path in ["/ws/v1/partitions", "/ws/v1/partition/default/nodes", "/api/v1/partition/default/nodes"] {
+        let (status, _, told) = read(&leader, path).await;
+        assert!(status == 503 && told.to_string().contains(why), "{path}: {status} {told}");
+    }
+    // It takes requests of others all the time.
+    assert_eq!(read(&leader, "/readyz").await.0, 200);
+    let sent = async || leader.send("POST", drain, &host).await.0;
+    common::answer("the drain", sent, |status| *status != 503).await;
+    assert_eq!(sent().await, 307);
+    assert_eq!(read(&leader, "/ws/v1/partitions").await.2.as_array().map(Vec::len), Some(1));
+}
+
+#[tokio::test]
 async fn reads_are_answered_by_those_who_follow_and_say_how_fresh_they_are() {
     let Some(mut etcd) = rig::etcd("reads_are_answered_by_those_who_follow_and_say_how_fresh_they_are") else { return };
-    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
-    let (mut leader, other) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
-    session(&leader).await;
-    follows(&other).await;
+    let (_dirs, mut leader, other) = rig::two(&etcd).await;
     let _lines = leader.stream("?after=0").await;
     ask(&leader, &["k1"]).await;
     let (status, mark, _) = sees(&other, 1).await;
@@ -145,10 +174,7 @@ async fn a_session_that_ends_is_not_shown_any_more_and_names_are_the_same_at_all
     else {
         return;
     };
-    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
-    let (leader, other) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
-    session(&leader).await;
-    follows(&other).await;
+    let (_dirs, leader, other) = rig::two(&etcd).await;
     let names_at = async |server: &Server| {
         let all = server.get("/ws/v1/partitions").await.1;
         let all = all.as_array().into_iter().flatten().map(|row| row["name"].as_str().unwrap_or_default().to_owned());
@@ -289,10 +315,7 @@ async fn the_page_of_a_server_that_follows_says_so_and_goes_on_when_it_leads() {
     let test = "the_page_of_a_server_that_follows_says_so_and_goes_on_when_it_leads";
     let Some(etcd) = rig::etcd(test) else { return };
     let Some(browser) = crate::page::chromium::Browser::start(test).await else { return };
-    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
-    let (mut leader, other) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
-    session(&leader).await;
-    follows(&other).await;
+    let (_dirs, mut leader, other) = rig::two(&etcd).await;
     browser.open(&other.url("/")).await;
     browser.shows("This server follows: rm-1 is led by").await;
     browser.until("document.getElementById('live').textContent === 'Standby'").await;

@@ -27,10 +27,7 @@ pub fn led_at(told: &tonic::Status) -> String {
 #[tokio::test]
 async fn the_other_server_sends_everybody_to_the_leader() {
     let Some(etcd) = rig::etcd("the_other_server_sends_everybody_to_the_leader") else { return };
-    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
-    let (leader, other) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
-    session(&leader).await;
-    follows(&other).await;
+    let (_dirs, leader, other) = rig::two(&etcd).await;
     let body = json!({"allocations": []});
     for (method, path) in [
         ("POST", "/si/v1/rm/rm-1/allocations"),
@@ -46,6 +43,8 @@ async fn the_other_server_sends_everybody_to_the_leader() {
             (307, &*leader.url(path)),
             "{path}"
         );
+        let told = sent.text().await.expect("text");
+        assert!(told.is_empty() || told.contains("is led by the server at"), "{path}: {told}");
     }
     let (status, body) = other.send("POST", "/si/v1/rm", &json!({"rmID": "rm-1"})).await;
     assert_eq!(status, 307, "a registration, too: {body}");
@@ -79,10 +78,7 @@ async fn the_other_server_sends_everybody_to_the_leader() {
 #[tokio::test]
 async fn sigterm_hands_over_and_streams_are_told_where_it_goes_on() {
     let Some(etcd) = rig::etcd("sigterm_hands_over_and_streams_are_told_where_it_goes_on") else { return };
-    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
-    let (leader, other) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
-    session(&leader).await;
-    follows(&other).await;
+    let (_dirs, leader, other) = rig::two(&etcd).await;
     sees(&leader, 2).await;
     ask(&leader, &["k1"]).await;
     let mut lines = leader.stream("?after=0").await;
@@ -160,10 +156,7 @@ async fn it_goes_on_meanwhile(etcd: &rig::Etcd, slow: Duration) -> bool {
 #[tokio::test]
 async fn a_leader_that_was_stopped_gives_up_when_it_goes_on() {
     let Some(etcd) = rig::etcd("a_leader_that_was_stopped_gives_up_when_it_goes_on") else { return };
-    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
-    let (leader, other) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
-    session(&leader).await;
-    follows(&other).await;
+    let (_dirs, leader, other) = rig::two(&etcd).await;
     let mut lines = leader.stream("?after=0").await;
     leader.program.signal("STOP");
     // Its lease ends.
@@ -200,10 +193,7 @@ async fn a_leader_that_was_stopped_gives_up_when_it_goes_on() {
 #[tokio::test]
 async fn an_operator_moves_the_lead_and_sees_who_has_it() {
     let Some(etcd) = rig::etcd("an_operator_moves_the_lead_and_sees_who_has_it") else { return };
-    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
-    let (leader, other) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
-    session(&leader).await;
-    follows(&other).await;
+    let (_dirs, leader, other) = rig::two(&etcd).await;
     // It is warm: nothing that was recorded is missing there.
     let behind = async || other.get("/api/v1/cluster").await.1["resourceManagers"][0].clone();
     let group = common::answer("the resource manager", behind, |group| group["applied"] == group["index"]).await;
@@ -250,10 +240,7 @@ async fn an_operator_moves_the_lead_and_sees_who_has_it() {
 #[tokio::test]
 async fn a_move_that_etcd_does_not_take_changes_nothing() {
     let Some(mut etcd) = rig::etcd("a_move_that_etcd_does_not_take_changes_nothing") else { return };
-    let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
-    let (leader, other) = (start(&etcd, one.path(), NEVER), start(&etcd, two.path(), NEVER));
-    session(&leader).await;
-    follows(&other).await;
+    let (_dirs, leader, other) = rig::two(&etcd).await;
     sees(&leader, 2).await;
     let mut lines = leader.stream("?after=0").await;
     let order = json!({"rm": "rm-1", "server": other.url("")});

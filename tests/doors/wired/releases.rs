@@ -7,16 +7,11 @@ use crate::{
     shim::server::{CONFIG, Lines, Server},
     wired::{
         metrics::until_there,
-        rig::{until, with_data},
+        rig::{send, until, with_data},
     },
 };
 
 const LISTED: &str = "/api/v1/partition/default/releases";
-
-async fn send(server: &Server, kind: &str, body: Value) {
-    let (status, answer) = server.send("POST", &format!("/si/v1/rm/rm-1/{kind}"), &body).await;
-    assert_eq!(status, 202, "{answer}");
-}
 
 fn ask(key: &str, placeholder: bool) -> Value {
     json!({"allocationKey": key, "applicationID": "gang-1", "partitionName": "default", "taskGroupName": "tg",

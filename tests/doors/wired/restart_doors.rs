@@ -19,7 +19,7 @@ use tonic::{Streaming, transport::Channel};
 
 use crate::{
     shim::server::{LIMIT, Lines, Server},
-    wired::rig::until,
+    wired::rig::{send, until},
 };
 
 const LISTED: &str = "/api/v1/partition/default/releases";
@@ -155,11 +155,6 @@ impl Door {
         }
         (last, heard)
     }
-}
-
-async fn send(server: &Server, kind: &str, body: Value) {
-    let (status, answer) = server.send("POST", &format!("/si/v1/rm/rm-1/{kind}"), &body).await;
-    assert_eq!(status, 202, "{answer}");
 }
 
 fn memory(amount: u64) -> Value {

@@ -140,3 +140,32 @@ async fn a_log_that_can_neither_be_read_nor_put_aside_is_left_alone_and_nobody_r
     works(&server).await;
     metric(&server, "callboard_log_unread 0").await;
 }
+
+#[tokio::test]
+async fn a_file_that_may_not_grow_is_a_full_disk() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let served = common::serve(&["--data", &dir.path().display().to_string()]);
+    let mut command = std::process::Command::new("sh");
+    // Blocks of 512 bytes, or of 1,024.
+    command.args(["-c", "ulimit -f 40 && exec \"$0\" \"$@\""]).arg(served.get_program()).args(served.get_args());
+    for (name, value) in served.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    // What it logs is in a file, too.
+    command.env("RUST_LOG", "error");
+    let program = common::Program::try_start(command).unwrap_or_else(|why| panic!("{why}"));
+    let server = Server { program, http: reqwest::Client::new() };
+    server.register("rm-1", &[]).await;
+    server.nodes(&["n1"]).await;
+    let refused = async || {
+        let nodes: Vec<Value> =
+            (0..100).map(|n| json!({"nodeID": format!("away-{n}"), "action": "DECOMISSION"})).collect();
+        server.send("POST", "/si/v1/rm/rm-1/nodes", &json!({"nodes": nodes})).await
+    };
+    let (_, told) = common::answer("a request", refused, |(status, _)| *status != 202).await;
+    assert!(told["status"] == 503 && told["detail"].to_string().contains("File too large"), "{told}");
+    assert_eq!(server.get("/healthz").await.0, 200);
+}

@@ -7,15 +7,10 @@ use serde_json::{Value, json};
 use crate::{
     common,
     shim::server::{CONFIG, Lines, Server},
-    wired::rig::{application, asks, until, with_data},
+    wired::rig::{application, asks, send, until, with_data},
 };
 
 const LISTED: &str = "/api/v1/partition/default/releases";
-
-async fn send(server: &Server, kind: &str, body: Value) {
-    let (status, answer) = server.send("POST", &format!("/si/v1/rm/rm-1/{kind}"), &body).await;
-    assert_eq!(status, 202, "{answer}");
-}
 
 /// A gang of so many placeholders that holds what it gets for so long.
 struct Gang {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     common::{self, Program},
     shim::server::{CONFIG, Lines, Server},
-    wired::rig::{application, asks, end, until},
+    wired::rig::{application, asks, end, send, until},
 };
 
 const LISTED: &str = "/api/v1/partition/default/releases";
@@ -22,11 +22,6 @@ fn start(data: &Path, snapshot: &str) -> Server {
 }
 
 const RARELY: &str = "67108864";
-
-async fn send(server: &Server, kind: &str, body: Value) {
-    let (status, answer) = server.send("POST", &format!("/si/v1/rm/rm-1/{kind}"), &body).await;
-    assert_eq!(status, 202, "{answer}");
-}
 
 /// A gang of one whose replacement waits for the shim.
 async fn gang(server: &Server, id: &str) {

@@ -32,10 +32,15 @@ pub async fn run(server: &Server, args: &[&str]) -> (Option<i32>, String, String
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
+/// Says something of `rm-1`, which is taken.
+pub async fn send(server: &Server, kind: &str, body: Value) {
+    let (status, answer) = server.send("POST", &format!("/si/v1/rm/rm-1/{kind}"), &body).await;
+    assert_eq!(status, 202, "{answer}");
+}
+
 pub async fn application(server: &Server, id: &str) {
     let app = json!({"applicationID": id, "queueName": "root.a", "partitionName": "default", "ugi": {"user": "u", "groups": ["g"]}});
-    let (status, body) = server.send("POST", "/si/v1/rm/rm-1/applications", &json!({"new": [app]})).await;
-    assert_eq!(status, 202, "{body}");
+    send(server, "applications", json!({"new": [app]})).await;
 }
 
 pub async fn asks(server: &Server, app: &str, keys: &[&str], memory: i64) {
@@ -43,9 +48,7 @@ pub async fn asks(server: &Server, app: &str, keys: &[&str], memory: i64) {
         json!({"allocationKey": key, "applicationID": app, "partitionName": "default",
             "resourcePerAlloc": {"resources": {"memory": {"value": memory}}}})
     };
-    let body = json!({"allocations": keys.iter().map(ask).collect::<Vec<_>>()});
-    let (status, body) = server.send("POST", "/si/v1/rm/rm-1/allocations", &body).await;
-    assert_eq!(status, 202, "{body}");
+    send(server, "allocations", json!({"allocations": keys.iter().map(ask).collect::<Vec<_>>()})).await;
 }
 
 /// Asks until the answer is as wanted.

@@ -64,6 +64,16 @@ impl ResourceType {
             Name::Other(name) => name,
         }
     }
+
+    /// The name is a place in the table, which nobody uses up.
+    pub(crate) fn is_common(&self) -> bool {
+        matches!(self.0, Name::Common(_))
+    }
+
+    /// The same with one of these names, or with a text of its own where they are full.
+    pub(crate) fn named_by(&self, names: &Types) -> ResourceType {
+        names.get(self.name()).ok().or_else(|| ResourceType::new(self.name())).unwrap_or_else(|| self.clone())
+    }
 }
 
 impl From<&ResourceType> for Cow<'static, str> {
@@ -207,6 +217,7 @@ impl Types {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resources::Resource;
 
     #[test]
     fn types_are_ordered_by_name() {
@@ -221,6 +232,22 @@ mod tests {
             assert_eq!((kind, kind.name()), (&ResourceType::new(name).unwrap(), *name));
         }
         assert_eq!(size_of::<ResourceType>(), 16, "an entry of a vector takes no more than with a number for the type");
+    }
+
+    #[test]
+    fn what_is_told_of_a_type_does_not_keep_it_in_use() {
+        let types = Types::default();
+        let used = |n: usize| {
+            let mut resource = Resource::new();
+            resource.set(types.get(&format!("example.com/{n}")).unwrap(), 1);
+            resource
+        };
+        // More than one set of names has room for.
+        let told = Types::default();
+        let told: Vec<_> = (0..=MAX_TYPES).map(|n| used(n).named_by(&told).unwrap()).collect();
+        assert_eq!(told[7].to_string(), "map[example.com/7:1]");
+        assert_eq!(told[MAX_TYPES], used(MAX_TYPES));
+        assert!(Resource::of(&[("nvidia.com/gpu", 1), ("vcore", 1)]).named_by(&types).is_none(), "nothing to copy");
     }
 
     #[test]

@@ -247,6 +247,14 @@ impl Resource {
         copy
     }
 
+    /// The same with these names, for what is told of it and outlives it; `None` where its types are those that everybody has.
+    pub fn named_by(&self, names: &Types) -> Option<Resource> {
+        if self.amounts.iter().all(|(kind, _)| kind.is_common()) {
+            return None;
+        }
+        Some(Resource { amounts: self.amounts.iter().map(|(kind, amount)| (kind.named_by(names), *amount)).collect() })
+    }
+
     /// `small` fits here: each of its amounts is at most the one here, where a missing or negative one counts as 0 (R0.3).
     #[inline]
     pub fn fits(&self, small: &Resource) -> bool {

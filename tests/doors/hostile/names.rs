@@ -44,6 +44,43 @@ async fn one_tenant_may_use_a_thousand_types_and_takes_none_from_another() {
 }
 
 #[tokio::test]
+async fn names_that_only_events_tell_of_make_room_for_others() {
+    let server = Server::start(&[]);
+    let mut lines = stream(&server, "rm-1").await;
+    // The pods of one user, who makes names up.
+    let app = json!({"new": [{"applicationID": "odd", "queueName": "root.a", "ugi": {"user": "u"}}]});
+    server.send("POST", "/si/v1/rm/rm-1/applications", &app).await;
+    let ask = |ask: usize| {
+        let types: Map<String, Value> = (0..50).map(|n| (format!("odd.io/{ask}-{n}"), json!({"value": 1}))).collect();
+        json!({"allocationKey": format!("k{ask}"), "applicationID": "odd", "resourcePerAlloc": {"resources": types}})
+    };
+    let asks: Vec<_> = (0..20).map(ask).collect();
+    server.send("POST", "/si/v1/rm/rm-1/allocations", &json!({"allocations": asks})).await;
+    node(&server, "rm-1", "n0", ["amd.com/gpu".to_owned()]).await;
+    assert_eq!(told_of_node(&mut lines).await["rejected"][0]["nodeID"], "n0", "while they wait");
+    // With all of them gone the node may come, once the partition has turned to something else.
+    let gone = json!({"remove": [{"applicationID": "odd"}]});
+    server.send("POST", "/si/v1/rm/rm-1/applications", &gone).await;
+    for n in 1.. {
+        node(&server, "rm-1", &format!("n{n}"), ["amd.com/gpu".to_owned()]).await;
+        let told = told_of_node(&mut lines).await;
+        if told.get("accepted").is_some() {
+            break;
+        }
+        assert!(n < 20, "{told}");
+    }
+}
+
+/// What is told of a node next.
+async fn told_of_node(lines: &mut Lines) -> Value {
+    loop {
+        if let Some(node) = lines.told().await.get("node") {
+            return node.clone();
+        }
+    }
+}
+
+#[tokio::test]
 async fn names_have_at_most_253_bytes_wherever_they_come_from() {
     let server = Server::start(&[]);
     let mut lines = stream(&server, "rm-1").await;

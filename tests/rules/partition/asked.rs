@@ -40,9 +40,7 @@ fn a_placement_keeps_to_a_configuration_that_comes_while_the_shim_is_asked() {
         env.reload(QUEUES);
         env.answer_all();
         assert_eq!(env.partition.placed(), 2, "{settings}");
-        env.remove_app("app-1");
-        env.remove_app("app-2");
-        env.assert_empty();
+        env.end(&["app-1", "app-2"]);
     }
 }
 

@@ -43,9 +43,7 @@ fn a_gang_that_does_not_fit_at_once_holds_nothing() {
     assert_eq!(env.heard(), ["node n2"]);
     env.node("n3", 10);
     assert_eq!(env.heard(), ["node n3", "new g1-p0 on n2", "g1 Running", "new g1-p1 on n3"]);
-    env.remove_app("g1");
-    env.remove_app("g2");
-    env.assert_empty();
+    env.end(&["g1", "g2"]);
 }
 
 #[test]
@@ -69,9 +67,7 @@ fn a_gang_whose_queue_becomes_atomic_lets_go_of_what_is_reserved_for_a_part_of_i
     assert_eq!(env.partition.placeholders, 0, "there is room for one of them");
     env.node("n2", 10);
     assert_eq!(env.partition.placeholders, 2);
-    env.remove_app("g1");
-    env.remove_app("other");
-    env.assert_empty();
+    env.end(&["g1", "other"]);
 }
 
 #[test]
@@ -94,9 +90,7 @@ fn a_gang_that_requires_a_drained_node_is_placed_when_that_has_room() {
         assert_eq!(env.partition.placeholders, 0);
         env.release("other", "full", Termination::StoppedByRm);
         assert_eq!(env.partition.placeholders, 2, "preemption: {preempts}");
-        env.remove_app("g1");
-        env.remove_app("other");
-        env.assert_empty();
+        env.end(&["g1", "other"]);
     }
 }
 
@@ -112,8 +106,7 @@ fn a_part_of_a_gang_that_may_go_elsewhere_leaves_the_node_to_one_that_requires_i
     env.ask(parts);
     let said = env.heard();
     assert!(said.contains(&"new g1-p0 on n2".to_owned()) && said.contains(&"new g1-p1 on n1".to_owned()), "{said:?}");
-    env.remove_app("g1");
-    env.assert_empty();
+    env.end(&["g1"]);
 }
 
 #[test]
@@ -137,10 +130,7 @@ fn a_gang_leaves_a_required_node_to_who_has_preempted_for_it() {
     assert!(env.heard().contains(&"new d1 on n1".to_owned()));
     env.release("daemons", "d1", Termination::StoppedByRm);
     assert_eq!(env.partition.placeholders, 1);
-    for app in ["g1", "daemons", "other"] {
-        env.remove_app(app);
-    }
-    env.assert_empty();
+    env.end(&["g1", "daemons", "other"]);
 }
 
 #[test]
@@ -165,8 +155,7 @@ fn why_it_waits_is_told_by_trying_it() {
     assert_eq!(why(&env), [Why::Turn]);
     env.run();
     assert_eq!(env.partition.placeholders, 2);
-    env.remove_app("g1");
-    env.assert_empty();
+    env.end(&["g1"]);
 }
 
 #[test]
@@ -183,8 +172,7 @@ fn it_waits_until_all_that_was_announced_has_come() {
     env.release("g1", "g1-p0", Termination::StoppedByRm);
     env.ask(asks.collect());
     assert_eq!(env.partition.placeholders, 2);
-    env.remove_app("g1");
-    env.assert_empty();
+    env.end(&["g1"]);
 }
 
 #[test]
@@ -197,8 +185,7 @@ fn parts_that_ran_before_a_restart_are_not_waited_for() {
         env.ask((ended..4).map(|n| Ask::new("g1", &format!("r{n}"), 10).group("tg").on("n1")).collect());
         env.ask(placeholders("g1", &[10]));
         assert_eq!(env.partition.placeholders, 1, "{ended} have ended");
-        env.remove_app("g1");
-        env.assert_empty();
+        env.end(&["g1"]);
     }
 }
 
@@ -214,9 +201,7 @@ fn a_release_that_makes_room_for_the_sum_wakes_it() {
     assert_eq!(env.partition.placeholders, 0);
     env.release("other", "k1", Termination::StoppedByRm);
     assert_eq!(env.partition.placeholders, 2);
-    env.remove_app("g1");
-    env.remove_app("other");
-    env.assert_empty();
+    env.end(&["g1", "other"]);
 }
 
 #[test]
@@ -254,9 +239,7 @@ fn limits_hold_for_the_sum() {
     assert_eq!(env.partition.placeholders, 0);
     env.release("other", "k1", Termination::StoppedByRm);
     assert_eq!(env.partition.placeholders, 2);
-    env.remove_app("g1");
-    env.remove_app("other");
-    env.assert_empty();
+    env.end(&["g1", "other"]);
 }
 
 #[test]
@@ -268,8 +251,7 @@ fn the_largest_first_fits_where_the_order_does_not() {
     env.gang("g1", "root.a", 15, "Soft");
     env.ask(placeholders("g1", &[5, 10]));
     assert_eq!(env.partition.placeholders, 2);
-    env.remove_app("g1");
-    env.assert_empty();
+    env.end(&["g1"]);
 }
 
 #[test]
@@ -307,8 +289,7 @@ fn a_shim_that_is_asked_decides_for_all() {
         env.heard().ends_with(&["g1 Running".to_owned(), "new g1-p1 on n2".to_owned()])
             || env.partition.placeholders == 2
     );
-    env.remove_app("g1");
-    env.assert_empty();
+    env.end(&["g1"]);
 }
 
 #[test]
@@ -329,8 +310,7 @@ fn what_is_asked_about_may_go_at_any_time() {
             }
         }
         env.answer_all();
-        env.remove_app("g1");
-        env.assert_empty();
+        env.end(&["g1"]);
     }
 }
 

@@ -684,6 +684,40 @@ fn users_that_wait_for_the_limit_of_their_group_cost_each_other_nothing() {
 }
 
 #[test]
+fn users_that_wait_while_their_group_has_room_cost_each_other_nothing() {
+    // R5.23, UGM-030: more is released than is placed meanwhile, and those that wait were not looked at before there was room.
+    for (what, limit) in [("resources", "maxresources: {memory: MOST}"), ("to run", "maxapplications: MOST")] {
+        constant(&format!("users of a group that has room: {what}"), |n| {
+            let limit = limit.replace("MOST", &(2 * n).to_string());
+            let limits = format!("limits: [{{limit: l, groups: [staff], {limit}}}]");
+            let mut world = World::new(&QUEUES.replace("- name: a\n", &format!("- name: a\n            {limits}\n")));
+            world.node("n1", 1_000_000);
+            let name = |i: usize| format!("app-{i:05}");
+            for i in 0..4 * n {
+                world.app(&name(i), &format!("u{i:05}"), None);
+                world.ask(Ask::new(&name(i), &format!("k{i:05}"), 1));
+            }
+            world.run();
+            assert_eq!(world.p.allocations, 2 * n as u64, "{what}");
+            let freed = looked(|| {
+                for i in (0..2 * n).step_by(2) {
+                    for i in [i, i + 1] {
+                        world.release(&name(i), &format!("k{i:05}"), Termination::StoppedByRm);
+                    }
+                    let mut effects = Vec::new();
+                    world.p.schedule_at_once(1, world.now, &mut effects);
+                    world.take(effects);
+                }
+                world.run();
+            });
+            assert_eq!(world.p.allocations, 2 * n as u64, "{what}");
+            assert!(world.p.audit().is_empty(), "{:?}", world.p.audit());
+            vec![("a release", freed)]
+        });
+    }
+}
+
+#[test]
 fn asks_that_wait_for_nodes_cost_nobody_anything() {
     // R5.24, R5.27: no node has room for them, though the cluster has. What is released makes room for one of them, and costs as much
     // with ten times as many that wait: in as many applications, of one size or of 40.

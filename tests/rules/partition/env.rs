@@ -392,6 +392,12 @@ impl Env {
         self.partition.app_by_id.get(app).map(|ix| self.partition.apps[*ix].state)
     }
 
+    /// These applications are removed, and with the last one all charges.
+    pub fn end(&mut self, apps: &[&str]) {
+        apps.iter().for_each(|app| self.remove_app(app));
+        self.assert_empty();
+    }
+
     /// Nothing is charged to anybody.
     pub fn assert_empty(&self) {
         let root = &self.partition.queues[self.partition.root];

@@ -214,8 +214,7 @@ fn the_time_out_of_a_gang_holds_while_its_placeholders_pause() {
         assert_eq!(env.state("app-1"), Some(then), "{style}");
         env.confirm_all();
         env.pass(100);
-        env.remove_app("app-1");
-        env.assert_empty();
+        env.end(&["app-1"]);
     }
 }
 

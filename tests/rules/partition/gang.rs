@@ -30,8 +30,7 @@ fn the_happy_path() {
     assert!(env.heard().is_empty());
     env.release("app-1", "ph2", Termination::PlaceholderReplaced);
     assert_eq!(env.heard(), ["new r2 on n1"]);
-    env.remove_app("app-1");
-    env.assert_empty();
+    env.end(&["app-1"]);
 }
 
 #[test]
@@ -55,8 +54,7 @@ fn a_larger_real_ask_cancels_placeholders() {
     assert_eq!(env.heard(), ["released ph1 Timeout", "released ph2 Timeout"]);
     env.confirm_all();
     assert!(env.heard().contains(&"new r1 on n1".to_owned()));
-    env.remove_app("app-1");
-    env.assert_empty();
+    env.end(&["app-1"]);
 }
 
 #[test]
@@ -69,8 +67,7 @@ fn the_node_goes_while_a_replacement_waits() {
     env.node("n2", 100);
     assert!(env.heard().contains(&"new r1 on n2".to_owned()));
     env.confirm_all();
-    env.remove_app("app-1");
-    env.assert_empty();
+    env.end(&["app-1"]);
 }
 
 #[test]
@@ -83,8 +80,7 @@ fn the_real_ask_is_released_while_its_replacement_waits() {
     env.confirm_all();
     assert!(env.heard().is_empty());
     assert_eq!(env.partition.placeholders, 1);
-    env.remove_app("app-1");
-    env.assert_empty();
+    env.end(&["app-1"]);
 }
 
 #[test]
@@ -93,8 +89,7 @@ fn a_confirmation_without_a_replacement_removes_the_placeholder() {
     let mut env = two("Soft");
     env.release("app-1", "ph1", Termination::PlaceholderReplaced);
     assert_eq!(env.partition.placeholders, 1);
-    env.remove_app("app-1");
-    env.assert_empty();
+    env.end(&["app-1"]);
 }
 
 #[test]
@@ -107,8 +102,7 @@ fn the_shim_releases_the_placeholder_itself() {
     assert_eq!(env.heard()[0], "released ph1 StoppedByRm");
     env.unconfirmed.retain(|r| *r.key != *"ph1");
     env.confirm_all();
-    env.remove_app("app-1");
-    env.assert_empty();
+    env.end(&["app-1"]);
 }
 
 #[test]
@@ -117,8 +111,7 @@ fn a_late_confirmation_is_stale() {
     let mut env = two("Soft");
     env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
     let late = env.unconfirmed.clone();
-    env.remove_app("app-1");
-    env.assert_empty();
+    env.end(&["app-1"]);
     env.heard();
     for release in late {
         env.release(&release.app, &release.key, release.termination);
@@ -141,8 +134,7 @@ fn soft_time_out_keeps_real_asks() {
     assert_eq!(heard, ["released ph1 Timeout", "released ph2 Timeout", "released ph3 Timeout", "app-1 Resuming"]);
     env.confirm_all();
     assert_eq!(env.heard(), ["app-1 Accepted", "app-1 Running", "new r1 on n1"]);
-    env.remove_app("app-1");
-    env.assert_empty();
+    env.end(&["app-1"]);
 }
 
 #[test]
@@ -304,8 +296,7 @@ fn a_placeholder_that_completes_the_gang_while_others_are_on_their_way_out_makes
     env.ask(vec![Ask::new("app-1", "late", 10).placeholder("tg")]);
     assert_eq!(env.state("app-1"), Some(AppState::Accepted));
     env.confirm_all();
-    env.remove_app("app-1");
-    env.assert_empty();
+    env.end(&["app-1"]);
 }
 
 #[test]
@@ -322,8 +313,7 @@ fn the_key_of_a_placeholder_that_timed_out_is_free_when_its_node_is_gone() {
     env.heard();
     env.ask(vec![Ask::new("app-1", "ph1", 10).placeholder("tg")]);
     assert!(env.heard().contains(&"new ph1 on n2".to_owned()), "{:?}", env.told);
-    env.remove_app("app-1");
-    env.assert_empty();
+    env.end(&["app-1"]);
 }
 
 #[test]

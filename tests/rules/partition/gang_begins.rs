@@ -107,8 +107,7 @@ fn a_gang_that_lost_all_that_it_had_begins_anew() {
     assert!(placed(&env, "app-1") == 0 && waits_for_room(&env, "app-1"));
     env.remove_app("app-2");
     assert_eq!(placed(&env, "app-1"), 1);
-    env.remove_app("app-1");
-    env.assert_empty();
+    env.end(&["app-1"]);
 }
 
 #[test]
@@ -127,10 +126,7 @@ fn a_gang_keeps_no_room_once_its_time_is_over() {
     env.confirm_all();
     assert_eq!((env.state("app-1"), placed(&env, "app-1")), (Some(AppState::Running), 0));
     assert!(placed(&env, "app-2") > 0, "5 of 40 are used");
-    for app in ["app-1", "app-2"] {
-        env.remove_app(app);
-    }
-    env.assert_empty();
+    env.end(&["app-1", "app-2"]);
 }
 
 #[test]
@@ -152,8 +148,7 @@ fn an_originator_does_not_begin_its_gang() {
     assert!(waits_for_room(&env, "app-2"));
     env.remove_app("app-1");
     assert_eq!(placed(&env, "app-2"), 3);
-    env.remove_app("app-2");
-    env.assert_empty();
+    env.end(&["app-2"]);
 }
 
 #[test]
@@ -199,10 +194,7 @@ fn a_gang_that_comes_back_keeps_no_room_for_parts_that_run() {
         gang(&mut env, "app-2", res(10, 10), 60);
         env.ask(placeholders("app-2", 5, 2));
         assert_eq!((placed(&env, "app-2"), waits_for_room(&env, "app-2")), (begins, begins == 0), "{parts} parts");
-        for app in ["app-1", "app-2"] {
-            env.remove_app(app);
-        }
-        env.assert_empty();
+        env.end(&["app-1", "app-2"]);
     }
 }
 
@@ -218,7 +210,6 @@ fn a_driver_of_a_task_group_leaves_its_gang_the_rest_of_the_queue() {
         env.ask(placeholders("app-1", 3, 3));
         let begins = if grouped { 3 } else { 0 };
         assert_eq!((placed(&env, "app-1"), waits_for_room(&env, "app-1")), (begins, !grouped));
-        env.remove_app("app-1");
-        env.assert_empty();
+        env.end(&["app-1"]);
     }
 }

@@ -44,8 +44,7 @@ fn those_that_wait_have_no_more_time_when_the_last_placed_one_is_gone() {
         env.pass(1);
         assert_eq!(env.heard(), ["released b Timeout", "new rb on n1"], "{style} {size}");
         assert_eq!(env.state("g"), Some(AppState::Running));
-        env.remove_app("g");
-        env.assert_empty();
+        env.end(&["g"]);
     }
 }
 
@@ -63,8 +62,7 @@ fn when_none_is_left_that_waits_the_next_has_all_of_its_time() {
     assert_eq!(env.heard(), [""; 0]);
     env.pass(1);
     assert_eq!(env.heard(), ["released c Timeout", "new rc on n1"]);
-    env.remove_app("g");
-    env.assert_empty();
+    env.end(&["g"]);
 }
 
 #[test]
@@ -97,8 +95,7 @@ fn those_that_a_running_gang_lost_and_sends_anew_do_not_wait_for_ever() {
             ["released q0 Timeout", "released q1 Timeout"]
         };
         assert_eq!(env.heard(), [&timed_out[..], &["new r0 on n2"]].concat(), "{failed}");
-        env.remove_app("g");
-        env.assert_empty();
+        env.end(&["g"]);
     }
 }
 

@@ -59,8 +59,7 @@ fn a_placeholder_of_a_driver_that_runs_goes_where_its_gang_has_no_room_for_it() 
             assert_eq!((env.partition.placeholders, env.partition.placed()), (0, 4), "{atomic} {first}");
             env.pass(61);
             assert_eq!(env.state("g"), Some(AppState::Running));
-            env.remove_app("g");
-            env.assert_empty();
+            env.end(&["g"]);
         }
     }
 }
@@ -73,15 +72,13 @@ fn where_there_is_room_it_stays() {
         env.node("n1", 100);
         with_driver(&mut env, driver(1, "driver"), true);
         assert_eq!((env.partition.placeholders, env.unconfirmed.len()), (4, 0), "{atomic}");
-        env.remove_app("g");
-        env.assert_empty();
+        env.end(&["g"]);
         let mut env = Env::calm(&queues(100, atomic));
         env.node("n1", 10);
         with_driver(&mut env, driver(1, "driver"), true);
         env.confirm_all();
         assert_eq!(env.partition.placeholders, 3, "{atomic}");
-        env.remove_app("g");
-        env.assert_empty();
+        env.end(&["g"]);
     }
 }
 
@@ -102,8 +99,7 @@ fn what_others_have_taken_is_waited_for() {
         assert_eq!((env.partition.placeholders, released), (0, 0), "{atomic}: {heard:?}");
         env.release("other", "k", Termination::StoppedByRm);
         assert_eq!(env.partition.placeholders, 3, "{atomic}");
-        env.remove_app("g");
-        env.assert_empty();
+        env.end(&["g"]);
     }
 }
 
@@ -140,8 +136,6 @@ fn a_gang_in_its_own_way_is_told_so() {
         env.ask(executors("p"));
         env.ask(vec![Ask::new("g", "p0", 1).placeholder("driver")]);
         assert_eq!(room(&env), Some(Resource::new()), "{atomic}");
-        env.remove_app("g");
-        env.remove_app("other");
-        env.assert_empty();
+        env.end(&["g", "other"]);
     }
 }

@@ -38,8 +38,7 @@ fn real_asks_wait_for_the_first_placeholder() {
     );
     env.confirm_all();
     assert_eq!(env.heard(), ["new r1 on n1"]);
-    env.remove_app("app-1");
-    env.assert_empty();
+    env.end(&["app-1"]);
 }
 
 #[test]
@@ -98,6 +97,17 @@ fn a_recovered_gang_whose_placeholders_are_gone_waits_for_none() {
     env.ask(vec![Ask::new("app-1", "r1", 10).group("tg").on("n1")]);
     env.ask(vec![Ask::new("app-1", "r2", 10).group("tg")]);
     assert_eq!(env.heard()[2..], ["app-1 Accepted", "app-1 Running", "new r1 on n1", "new r2 on n1"]);
+}
+
+#[test]
+fn a_recovered_gang_of_which_the_driver_alone_is_left_waits_for_none() {
+    // R6.28: the placeholder that the driver replaced came before the shim registered again, and none comes any more.
+    let mut env = Env::calm(QUEUES);
+    env.node("n1", 100);
+    env.gang("app-1", "root.a", 20, "Soft");
+    env.ask(vec![Ask::new("app-1", "driver", 5).originator().group("driver").on("n1")]);
+    env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
+    assert_eq!(env.heard()[2..], ["app-1 Accepted", "app-1 Running", "new driver on n1", "new r1 on n1"]);
 }
 
 #[test]

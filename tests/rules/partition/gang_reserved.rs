@@ -44,8 +44,7 @@ fn a_real_ask_leaves_its_node_to_the_placeholders_of_its_gang() {
     assert_eq!(heard.last().map(String::as_str), Some("released ph1 PlaceholderReplaced"), "{heard:?}");
     env.confirm_all();
     assert_eq!(env.heard(), ["new r1 on n1"]);
-    env.remove_app("app-1");
-    env.assert_empty();
+    env.end(&["app-1"]);
 }
 
 #[test]
@@ -59,8 +58,7 @@ fn a_real_ask_of_another_group_waits_as_well() {
     assert_eq!(env.state("app-1"), Some(AppState::Accepted), "r1 waits, and may go its own way now");
     env.node("n4", 10);
     assert!(env.heard().contains(&"new r1 on n4".to_owned()));
-    env.remove_app("app-1");
-    env.assert_empty();
+    env.end(&["app-1"]);
 }
 
 #[test]
@@ -77,8 +75,7 @@ fn a_running_application_does_not_wait_for_a_placeholder_that_it_shuts_out() {
     assert!(heard.contains(&"released ph1 PlaceholderReplaced".to_owned()), "{heard:?}");
     env.confirm_all();
     assert_eq!(env.heard(), ["new r1 on n1"]);
-    env.remove_app("app-1");
-    env.assert_empty();
+    env.end(&["app-1"]);
 }
 
 #[test]
@@ -102,6 +99,5 @@ fn a_gang_that_may_not_begin_any_more_reserves_nothing() {
     assert_eq!((env.partition.reservations, env.partition.placeholders), (0, 0));
     env.remove_app("app-3");
     assert_eq!(env.partition.placeholders, 2);
-    env.remove_app("app-1");
-    env.assert_empty();
+    env.end(&["app-1"]);
 }

@@ -27,30 +27,32 @@ fn placeholders(app: &str, count: usize) -> Vec<Ask> {
     (1..=count).map(|n| Ask::new(app, &format!("ph{n}"), 10).placeholder("tg")).collect()
 }
 
+/// A gang of 20 whose two placeholders are asked for where n1 has so much.
+fn gang_on(node: i64, millis: i64, style: &str) -> Env {
+    let mut env = Env::new(QUEUES);
+    env.node("n1", node);
+    gang_of(&mut env, "app-1", 20, millis, style, &[]);
+    env.ask(placeholders("app-1", 2));
+    env
+}
+
 /// Two placeholders on n1, and a replacement of the first in flight.
 fn in_flight(style: &str) -> Env {
-    let mut env = Env::new(QUEUES);
-    env.node("n1", 20);
-    gang_of(&mut env, "app-1", 20, 60_000, style, &[]);
-    env.ask(placeholders("app-1", 2));
+    let mut env = gang_on(20, 60_000, style);
     env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
     assert_eq!(env.heard().last().map(String::as_str), Some("released ph1 PlaceholderReplaced"));
     env
 }
 
 fn end(mut env: Env) {
-    env.remove_app("app-1");
-    env.assert_empty();
+    env.end(&["app-1"]);
 }
 
 #[test]
 fn time_outs_that_make_no_sense_mean_fifteen_minutes() {
     // R3.38: zero, negative, and more than 64 bits of nanoseconds hold.
     for millis in [0, -1, i64::MIN, i64::MAX] {
-        let mut env = Env::new(QUEUES);
-        env.node("n1", 15);
-        gang_of(&mut env, "app-1", 20, millis, "Hard", &[]);
-        env.ask(placeholders("app-1", 2));
+        let mut env = gang_on(15, millis, "Hard");
         env.pass(15 * 60 - 1);
         assert_eq!(env.state("app-1"), Some(AppState::Accepted), "{millis}");
         env.pass(2);
@@ -86,10 +88,7 @@ fn styles_in_any_spelling() {
         ("soft", AppState::Resuming),
         ("SoFt", AppState::Resuming),
     ] {
-        let mut env = Env::new(QUEUES);
-        env.node("n1", 15);
-        gang_of(&mut env, "app-1", 20, 60_000, style, &[]);
-        env.ask(placeholders("app-1", 2));
+        let mut env = gang_on(15, 60_000, style);
         env.pass(61);
         assert_eq!(env.state("app-1"), Some(then), "{style}");
         env.confirm_all();
@@ -239,10 +238,7 @@ fn a_placeholder_without_a_group_is_safe_also_inside() {
 #[test]
 fn what_was_never_released_cannot_be_confirmed() {
     // R4.18, R4.26, R6.16, R6.24: unknown application, unknown key, pending asks, real allocations.
-    let mut env = Env::new(QUEUES);
-    env.node("n1", 20);
-    gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[]);
-    env.ask(placeholders("app-1", 2));
+    let mut env = gang_on(20, 60_000, "Soft");
     env.ask(vec![Ask::new("app-1", "big", 50), Ask::new("app-1", "r9", 50).group("other")]);
     env.heard();
     env.release("nobody", "ph1", Termination::PlaceholderReplaced);
@@ -316,10 +312,7 @@ fn real_asks_that_come_before_their_placeholders() {
 #[test]
 fn a_withdrawn_placeholder_ask_blocks_nobody() {
     // R6.3 [DEFECT]
-    let mut env = Env::new(QUEUES);
-    env.node("n1", 10);
-    gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[]);
-    env.ask(placeholders("app-1", 2));
+    let mut env = gang_on(10, 60_000, "Soft");
     env.ask(vec![Ask::new("app-1", "r1", 10).group("tg"), Ask::new("app-1", "r2", 5).group("tg")]);
     env.heard();
     env.release("app-1", "ph2", Termination::StoppedByRm);
@@ -411,10 +404,7 @@ fn a_real_ask_that_changes_while_its_replacement_is_in_flight() {
 #[test]
 fn a_soft_time_out_leaves_a_replacement_in_flight_alone() {
     // R3.11, R6.17, R6.19a, R6.20: its confirmation brings the real one, and with the last placeholder the application goes on.
-    let mut env = Env::new(QUEUES);
-    env.node("n1", 10);
-    gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[]);
-    env.ask(placeholders("app-1", 2));
+    let mut env = gang_on(10, 60_000, "Soft");
     env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
     env.release("app-1", "ph2", Termination::StoppedByRm);
     env.heard();
@@ -428,10 +418,7 @@ fn a_soft_time_out_leaves_a_replacement_in_flight_alone() {
 #[test]
 fn the_placeholders_node_goes_while_the_application_resumes() {
     // R2.23, R3.16: with the last placeholder a resuming application goes on, whatever took it.
-    let mut env = Env::new(QUEUES);
-    env.node("n1", 10);
-    gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[]);
-    env.ask(placeholders("app-1", 2));
+    let mut env = gang_on(10, 60_000, "Soft");
     env.apply(Command::AskPredicates(true));
     env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
     env.release("app-1", "ph2", Termination::StoppedByRm);
@@ -491,10 +478,7 @@ fn a_partition_ends_while_a_hard_gang_fails() {
 fn a_hard_time_out_takes_everything() {
     // R6.19, R6.22: also a replacement in flight; one confirmation of its placeholder is enough.
     for first in [Termination::PlaceholderReplaced, Termination::Timeout] {
-        let mut env = Env::new(QUEUES);
-        env.node("n1", 10);
-        gang_of(&mut env, "app-1", 20, 60_000, "Hard", &[]);
-        env.ask(placeholders("app-1", 2));
+        let mut env = gang_on(10, 60_000, "Hard");
         env.ask(vec![Ask::new("app-1", "r1", 10).group("tg")]);
         env.release("app-1", "ph2", Termination::StoppedByRm);
         env.heard();
@@ -513,10 +497,7 @@ fn a_hard_time_out_takes_everything() {
 #[test]
 fn a_resized_placeholder_keeps_its_book() {
     // R4.15 [DEFECT]
-    let mut env = Env::new(QUEUES);
-    env.node("n1", 100);
-    gang_of(&mut env, "app-1", 20, 60_000, "Soft", &[]);
-    env.ask(placeholders("app-1", 2));
+    let mut env = gang_on(100, 60_000, "Soft");
     env.ask(vec![Ask::new("app-1", "ph1", 15).placeholder("tg")]);
     let app = &env.partition.apps[env.partition.app_by_id["app-1"]];
     assert_eq!((&**app.gang.allocated(), app.allocated().is_zero()), (&res(25, 25), true));
@@ -671,10 +652,7 @@ fn gangs_whose_placeholders_come_one_by_one_do_not_share_what_is_enough_for_one(
         env.run();
         // What never came is waited for no longer than the time-out; what is there is not kept twice.
         assert_eq!(placed(&env, "app-2"), 3, "{come}");
-        for app in ["app-1", "app-2"] {
-            env.remove_app(app);
-        }
-        env.assert_empty();
+        env.end(&["app-1", "app-2"]);
     }
 }
 

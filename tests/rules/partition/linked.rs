@@ -193,7 +193,6 @@ fn a_gang_is_linked_with_its_first_placeholder_or_all_of_them() {
         env.answer_all();
         let all = ["Set g to staff", "Add alice 2", "Add staff 2", "Add alice 2", "Add staff 2"];
         assert_eq!(told(&mut env), all, "{atomic}");
-        env.remove_app("g");
-        env.assert_empty();
+        env.end(&["g"]);
     }
 }

@@ -43,10 +43,7 @@ fn what_was_not_asked_about_for_lack_of_room_is_asked_about_later() {
     env.refuse(&next, "n1");
     env.answer_all();
     assert_eq!(env.partition.allocations, 299, "all but the refused one");
-    for app in ["app-1", "app-2"] {
-        env.remove_app(app);
-    }
-    env.assert_empty();
+    env.end(&["app-1", "app-2"]);
 }
 
 /// The shim is asked about so many of app-1, and gangs of root.a are placed all at once.
@@ -76,9 +73,7 @@ fn a_gang_too_large_to_be_asked_about_beside_others_gets_its_turn() {
         }
         env.answer_all();
         assert_eq!((env.partition.placeholders, env.partition.allocations), (size as u64, 160 + size as u64));
-        env.remove_app("app-1");
-        env.remove_app("gang");
-        env.assert_empty();
+        env.end(&["app-1", "gang"]);
     }
 }
 
@@ -158,8 +153,7 @@ fn what_nobody_answers_is_asked_about_again_at_once() {
             (0, 2)
         };
         assert_eq!((env.partition.placeholders, env.partition.allocations), (placeholders, placeholders + others));
-        env.remove_app("app-1");
-        env.assert_empty();
+        env.end(&["app-1"]);
     }
 }
 
@@ -319,8 +313,7 @@ fn who_takes_the_place_of_a_placeholder_that_fails_is_asked_about_anew() {
     env.confirm_all();
     env.answer_all();
     assert_eq!((env.partition.placeholders, env.partition.allocations), (0, 2));
-    env.remove_app("gang");
-    env.assert_empty();
+    env.end(&["gang"]);
 }
 
 #[test]
@@ -400,8 +393,7 @@ fn what_only_a_question_holds_back_is_told_when_it_is_answered() {
         env.remove_app("app-1");
         env.answer_all();
         assert!(env.heard().contains(&"new second on n1".to_owned()), "{queue}");
-        env.remove_app("app-2");
-        env.assert_empty();
+        env.end(&["app-2"]);
     }
 }
 
@@ -419,10 +411,7 @@ fn what_the_shim_refuses_has_held_nobody_back() {
         let told: Vec<&str> =
             env.events.iter().map(|event| &*event.message).filter(|text| text.contains("second")).collect();
         assert_eq!(told, [""; 0], "{queue}");
-        for app in ["app-1", "app-2"] {
-            env.remove_app(app);
-        }
-        env.assert_empty();
+        env.end(&["app-1", "app-2"]);
     }
 }
 
@@ -589,10 +578,7 @@ fn what_the_shim_is_asked_about_waits_for_all_to_see() {
     assert_eq!(shown(&env, "app-3", "root.a"), waits(10, 4, 3));
     env.ask(vec![Ask::new("app-3", "w1", 12).preempts().priority(4)]);
     assert_eq!(shown(&env, "app-3", "root.a"), waits(12, 4, 3), "it was asked for anew");
-    for app in ["app-1", "app-2", "app-3"] {
-        env.remove_app(app);
-    }
-    env.assert_empty();
+    env.end(&["app-1", "app-2", "app-3"]);
     assert!(env.partition.queues.values().all(|queue| queue.waiting().is_zero()));
 }
 

@@ -350,9 +350,6 @@ fn a_replacement_that_ends_with_the_placeholders_node_has_no_place_on_a_drained_
             assert!(env.heard().contains(&"new r1 on n2".to_owned()), "{drained}");
         }
         env.unconfirmed.clear();
-        for app in ["gang", "app-2", "app-3"] {
-            env.remove_app(app);
-        }
-        env.assert_empty();
+        env.end(&["gang", "app-2", "app-3"]);
     }
 }

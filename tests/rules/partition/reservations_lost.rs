@@ -137,9 +137,7 @@ fn what_requires_its_node_keeps_it_from_nobody_while_a_limit_holds_it() {
         env.remove_app("one");
         env.release("full", "o0", Termination::StoppedByRm);
         assert_eq!(env.partition.allocations, 3);
-        env.remove_app("two");
-        env.remove_app("full");
-        env.assert_empty();
+        env.end(&["two", "full"]);
     }
 }
 

@@ -70,8 +70,9 @@ impl<'a> Reader<'a> {
         Error { at: self.from.position(), what: what.into() }
     }
 
-    fn ok<T>(&self, read: Result<T, decode::Error>, at: usize) -> Result<T, Error> {
-        read.map_err(|error| {
+    fn take<T>(&mut self, read: impl FnOnce(&mut Decoder<'a>) -> Result<T, decode::Error>) -> Result<T, Error> {
+        let at = self.from.position();
+        read(&mut self.from).map_err(|error| {
             let what = if error.is_end_of_input() { "it ends too early".to_owned() } else { error.to_string() };
             Error { at: error.position().unwrap_or(at), what }
         })
@@ -88,42 +89,32 @@ impl<'a> Reader<'a> {
     }
 
     pub fn uint(&mut self) -> Result<u64, Error> {
-        let at = self.from.position();
-        let read = self.from.u64();
-        self.ok(read, at)
+        self.take(Decoder::u64)
     }
 
     pub fn int(&mut self) -> Result<i64, Error> {
-        let at = self.from.position();
-        let read = self.from.i64();
-        self.ok(read, at)
+        self.take(Decoder::i64)
     }
 
     pub fn wide(&mut self) -> Result<i128, Error> {
         if self.kind_ahead()? != Type::Bytes {
             return self.int().map(i128::from);
         }
-        let at = self.from.position();
-        let read = self.from.bytes();
-        let bytes = self.ok(read, at)?;
+        let bytes = self.take(Decoder::bytes)?;
         let bytes = bytes.try_into().map_err(|_| self.fail("a large number has sixteen bytes"))?;
         Ok(i128::from_be_bytes(bytes))
     }
 
     pub fn float(&mut self) -> Result<f64, Error> {
-        let at = self.from.position();
-        let read = self.from.f64();
-        self.ok(read, at)
+        self.take(Decoder::f64)
     }
 
     pub fn bool(&mut self) -> Result<bool, Error> {
-        let at = self.from.position();
-        let read = self.from.bool();
-        self.ok(read, at)
+        self.take(Decoder::bool)
     }
 
-    fn kind_ahead(&self) -> Result<Type, Error> {
-        self.ok(self.from.datatype(), self.from.position())
+    fn kind_ahead(&mut self) -> Result<Type, Error> {
+        self.take(|from| from.datatype())
     }
 
     /// Takes a null, where there is one.
@@ -142,8 +133,7 @@ impl<'a> Reader<'a> {
 
     pub fn open_map(&mut self, of: &str) -> Result<(), Error> {
         let at = self.from.position();
-        let read = self.from.map();
-        match self.ok(read, at)? {
+        match self.take(Decoder::map)? {
             None => self.deeper(),
             Some(_) => Err(Error { at, what: format!("{of} is written without a count of its fields") }),
         }
@@ -165,8 +155,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Number of elements; never more than there are bytes.
-    fn count(&mut self, read: Result<Option<u64>, decode::Error>, at: usize) -> Result<usize, Error> {
-        let count = self.ok(read, at)?.ok_or_else(|| Error { at, what: "a count is missing".to_owned() })?;
+    fn count(
+        &mut self,
+        read: impl FnOnce(&mut Decoder<'a>) -> Result<Option<u64>, decode::Error>,
+    ) -> Result<usize, Error> {
+        let at = self.from.position();
+        let count = self.take(read)?.ok_or_else(|| Error { at, what: "a count is missing".to_owned() })?;
         match usize::try_from(count) {
             Ok(count) if count <= self.left() => Ok(count),
             _ => Err(Error { at, what: format!("{count} elements are announced, and {} bytes are left", self.left()) }),
@@ -175,16 +169,12 @@ impl<'a> Reader<'a> {
 
     /// The head of a list, with the number of its values.
     pub fn array(&mut self) -> Result<usize, Error> {
-        let at = self.from.position();
-        let read = self.from.array();
-        self.count(read, at)
+        self.count(Decoder::array)
     }
 
     /// The head of a map with a number of entries.
     pub fn pairs(&mut self) -> Result<usize, Error> {
-        let at = self.from.position();
-        let read = self.from.map();
-        self.count(read, at)
+        self.count(Decoder::map)
     }
 
     pub fn open_list(&mut self) -> Result<usize, Error> {
@@ -221,9 +211,7 @@ impl<'a> Reader<'a> {
     }
 
     pub fn text_once(&mut self) -> Result<&'a str, Error> {
-        let at = self.from.position();
-        let read = self.from.str();
-        self.ok(read, at)
+        self.take(Decoder::str)
     }
 
     /// A text as it is to be read.

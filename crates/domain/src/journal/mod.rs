@@ -257,9 +257,20 @@ impl Journal {
         }
         self.set_torpid(rank, false, now);
         self.changed(now);
-        if let Some(old) = old.filter(|old| *old != rank) {
+        // After a restart, or when it comes again, as when it is told of another host.
+        if let Some(old) = old.or_else(|| self.drained_without_a_host(node, &host)).filter(|old| *old != rank) {
             self.move_drain(old, rank, now, out);
         }
+    }
+
+    /// The rank at which this node was drained before its shim named its host: then the host had the name of the node.
+    fn drained_without_a_host(&self, node: &str, host: &str) -> Option<u32> {
+        let name = hostlist::safe_name(node);
+        let ranks = self.by_host.get(&*name).filter(|_| name != host)?;
+        ranks.iter().copied().find(|rank| {
+            let slot = &self.slots[*rank as usize];
+            !slot.online() && slot.drained_by_operator() && slot.is_of(node)
+        })
     }
 
     /// The rank of a host's node: the one it had, else one of the host that is free, else one that was given up, else a new one.

@@ -488,6 +488,23 @@ fn a_drain_goes_with_a_node_that_has_another_host_name() {
     assert!(rename(&mut script, "nobody", "z").is_empty());
 }
 
+/// As above, for a shim that names the hosts of its nodes from some day on.
+#[test]
+fn a_drain_goes_with_a_node_that_comes_again_with_a_host_name() {
+    let mut script = four();
+    script.drain("1", "disk", None);
+    script.remove("n1");
+    script.remove("n2");
+    assert!(script.register_as("n2", "x", true).is_empty());
+    let told = script.register_as("n1", "y", true);
+    for expected in ["drain 5 y <disk> 0", "undrain 1 n1 <its node is y now>", "hold n1"] {
+        assert!(told.iter().any(|line| line == expected), "{expected}: {told:?}");
+    }
+    // Another machine of that name is none of the node's.
+    script.register_as("other", "n1", true);
+    assert_eq!(script.undrain("1", false), ["refused: rank 1 not drained"]);
+}
+
 #[test]
 fn both_may_drain_a_target() {
     let mut script = four();

@@ -48,7 +48,7 @@ impl Partition {
         if let Intent::Preempt { victims, .. } = &open.intent
             && required
             && answer.result.is_ok()
-            && usize::try_from(answer.index).is_ok_and(|index| index >= victims.len())
+            && !usize::try_from(answer.index).is_ok_and(|index| index < victims.len())
         {
             // R7.21: such an answer is thrown away. As a refusal it keeps the node for nobody, and the ask is tried again in its time.
             answer.result = Err("the shim named a victim that it was not asked about".into());

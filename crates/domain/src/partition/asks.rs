@@ -227,6 +227,8 @@ impl Partition {
         if is_part && self.apps[app].gang.placeholder_ask.is_some() {
             self.gang_changes(app, |gang| gang.announced.add(&resource));
             self.gang_progress(app);
+            // SEEDS S10: that one came before the shim registered again, and the first of its gang with it or before it.
+            self.end_gang_wait(app);
         }
     }
 

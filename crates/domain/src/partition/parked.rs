@@ -13,7 +13,7 @@ use crate::{
     app::{App, AppKey, Hold},
     resources::{Resource, ResourceType},
     types::{AppIx, AppState, Nanos, QueueIx, ShapeIx},
-    ugm::Who,
+    ugm::{Limit, Who},
 };
 
 /// Shapes of one application that are looked at each time; with more it is tried instead.
@@ -171,13 +171,13 @@ impl Partition {
         beside.apps.insert(key, app);
         let Some(bar) = self.apps[app].parked.clone().filter(|bar| bar.owner.is_some()) else { return true };
         let Some(row) = self.queues[queue].parked.bars.get(&bar) else { return true };
-        if self.may_pass(&bar, row) {
-            let parked = &mut self.queues[queue].parked;
-            parked.put_behind(&bar, None);
+        // Where there is room for it, there is for all that stand behind the same gate: they are not looked at one by one as long as
+        // that lasts.
+        let (passes, gate) = (self.may_pass(&bar, row), self.gate_of(&bar, row));
+        let parked = &mut self.queues[queue].parked;
+        parked.put_behind(&bar, gate);
+        if passes {
             parked.again.insert(bar);
-        } else {
-            let gate = self.gate_of(&bar, row);
-            self.queues[queue].parked.put_behind(&bar, gate);
         }
         true
     }
@@ -305,12 +305,14 @@ impl Partition {
         parked.bars.iter().filter(|(bar, row)| self.may_pass(bar, row) && !is_open(bar, row)).count()
     }
 
-    /// The gate behind which a bar that does not pass is: the limit of a group holds it back, and none of its user.
+    /// The gate behind which a bar is: the limit of a group holds it back, and none of its user, or will where there is room for now.
     fn gate_of(&self, bar: &Bar, row: &Row) -> Option<Gate> {
         let (owner, (_, app)) = (bar.owner.as_ref()?, row.apps.get_min()?);
         let track = self.apps[*app].track?;
         let held = if bar.to_run { self.ugm.held(track) } else { self.ugm.exceeded(track, &row.least) };
-        let limit = held.filter(|limit| limit.who == Who::Group)?;
+        let limits = |limit: &Limit| if bar.to_run { limit.applications > 0 } else { limit.resources.is_some() };
+        let next = || self.ugm.bounds(track).into_iter().find(|it| it.who == Who::Group && limits(&it.limit));
+        let limit = held.or_else(next).filter(|limit| limit.who == Who::Group)?;
         let wants = (!bar.to_run).then(|| row.least.iter().map(|(kind, amount)| (kind.clone(), amount)).collect());
         Some(Gate { group: limit.name, path: limit.queue, charged: owner.charged, wants })
     }

@@ -145,6 +145,11 @@ impl Questions {
         to_reserve.map(|open| (open.alloc, open.node))
     }
 
+    /// Those of them that are charged meanwhile.
+    pub(super) fn charged(&self) -> impl Iterator<Item = AllocIx> {
+        self.open.values().filter(|open| open.intent.is_charged()).map(|open| open.alloc)
+    }
+
     /// Those of them that are charged to nobody meanwhile.
     pub(super) fn uncharged(&self) -> impl Iterator<Item = AllocIx> {
         self.open.values().filter(|open| !open.intent.is_charged()).map(|open| open.alloc)

@@ -155,8 +155,7 @@ fn ends_well(env: &mut Env, what: &str) {
     let row = k1(env);
     assert!(matches!(row.phase, Phase::Allocated | Phase::Ended), "{what}: k1 is {:?}", row.phase);
     assert_eq!(env.partition.reservations, 0, "{what}");
-    env.remove_app("app-a");
-    env.assert_empty();
+    env.end(&["app-a"]);
     assert!(env.partition.nodes.values().all(|node| node.occupied.is_zero()), "{what}");
 }
 

@@ -283,8 +283,7 @@ fn a_reserved_ask_that_becomes_smaller_takes_its_node_at_once() {
     env.reader = None;
     env.ask(vec![Ask::new("app-1", "big", 21)]);
     assert_eq!(env.partition.reservations, 0);
-    env.remove_app("app-1");
-    env.assert_empty();
+    env.end(&["app-1"]);
 }
 
 #[test]

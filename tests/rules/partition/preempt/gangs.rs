@@ -87,10 +87,7 @@ fn a_gang_preempts_for_all_of_it_once() {
     assert_eq!(env.partition.placeholders, 3);
     env.pass(50);
     assert_eq!(preempted(&mut env), 0);
-    for app in ["gang", "other", "own", "app-b"] {
-        env.remove_app(app);
-    }
-    env.assert_empty();
+    env.end(&["gang", "other", "own", "app-b"]);
 }
 
 #[test]
@@ -145,10 +142,7 @@ fn what_it_has_preempted_for_goes_where_it_does() {
     env.app("other", "root.p.b");
     env.ask((0..3).map(|n| Ask::new("other", &format!("k{n}"), 10)).collect());
     assert_eq!(env.heard().iter().filter(|text| text.starts_with("new k")).count(), 3);
-    for app in ["other", "app-b"] {
-        env.remove_app(app);
-    }
-    env.assert_empty();
+    env.end(&["other", "app-b"]);
 }
 
 #[test]
@@ -183,9 +177,7 @@ fn the_shim_is_asked_about_the_victims_of_a_gang() {
     env.pass(40);
     env.answer_all();
     assert_eq!(preempted(&mut env), 0);
-    env.remove_app("gang");
-    env.remove_app("app-b");
-    env.assert_empty();
+    env.end(&["gang", "app-b"]);
 }
 
 fn sized(memory: i64, gpu: i64) -> Resource {
@@ -304,8 +296,5 @@ fn a_gang_as_large_as_the_max_of_its_queue_keeps_what_its_first_part_preempted_f
     env.confirm_all();
     gone += preempted(&mut env);
     assert_eq!((gone, env.partition.placeholders), (3, 3), "within 3 s");
-    for app in ["gang", "app-b"] {
-        env.remove_app(app);
-    }
-    env.assert_empty();
+    env.end(&["gang", "app-b"]);
 }

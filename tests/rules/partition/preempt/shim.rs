@@ -38,6 +38,31 @@ fn the_shim_is_asked_and_the_ask_waits_meanwhile() {
 }
 
 #[test]
+fn nobody_goes_for_what_a_claimant_in_question_is_charged() {
+    // R7.16, R7.18: while the shim is asked about k1, which has preempted, its size is charged and claimed.
+    let mut env = Env::calm(&tree(A_AND_B));
+    env.app("app-a", "root.a");
+    env.app("app-b", "root.b");
+    for n in 0..5 {
+        env.node(&format!("n{n}"), 20);
+        env.ask(vec![Ask::new("app-b", &format!("v{n}"), 20).preempts().on(&format!("n{n}"))]);
+    }
+    env.apply(Command::AskPredicates(true));
+    env.ask(vec![Ask::new("app-a", "k1", 20).preempts()]);
+    env.pass(2);
+    env.answer(Ok(()), 0);
+    env.confirm_all();
+    let place = env.questions.remove(0);
+    assert!(matches!(place.kind, QuestionKind::Fits { allocate: true }));
+    env.heard();
+    env.ask(vec![Ask::new("app-a", "k2", 20).preempts()]);
+    env.pass(2);
+    assert!(matches!(env.questions[0].kind, QuestionKind::FitsWithout { .. }));
+    env.answer(Ok(()), 0);
+    assert_eq!(env.heard().iter().filter(|text| text.contains("Preempted")).count(), 1);
+}
+
+#[test]
 fn victims_that_nobody_answered_about_are_asked_about_again() {
     let mut env = asked(A_AND_B);
     env.pass(2);
@@ -72,6 +97,9 @@ fn refusals_and_answers_outside_the_list_free_nothing() {
     env.answer(Ok(()), 5);
     assert!(env.questions.is_empty() && env.heard().is_empty());
     assert_eq!(env.partition.reservations, 0);
+    env.pass(16);
+    env.answer(Ok(()), -1);
+    assert!(env.questions.is_empty() && env.heard().is_empty(), "before the list is outside it, too");
 }
 
 #[test]

@@ -98,7 +98,8 @@ impl Partition {
         index: i32,
         cx: &mut Cx,
     ) {
-        let index = usize::try_from(index).unwrap_or(0);
+        // A negative one names nobody: as one beyond the list.
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
         if needed > 0 && index >= victims.len() {
             // R7.21: such an answer is thrown away.
             self.log(alloc, "Preemption does not help", cx.now);

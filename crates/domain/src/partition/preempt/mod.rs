@@ -6,7 +6,8 @@
 //!
 //! > used(q) = allocated(q) − preempting(q) + claimed(q)
 //!
-//! and neither the confirmation of a victim nor the placement of the claimant changes it: only the decision does.
+//! (less what claimants are charged while the shim is asked about them, as that is claimed too) and neither the confirmation of a
+//! victim nor the placement of the claimant changes it: only the decision does.
 //!
 //! # Why it ends
 //!
@@ -51,10 +52,13 @@ pub(crate) use claim::Claim;
 pub(super) use harm::{Candidate, Harm};
 pub(super) use quota::is_above;
 
+use std::collections::BTreeMap;
+
+use self::scope::Scope;
 use super::Partition;
 use crate::{
     alloc::{Alloc, Phase},
-    resources::Resource,
+    resources::{Resource, ResourceType},
     types::QueueIx,
 };
 
@@ -110,8 +114,22 @@ fn is_preemptable(row: &Alloc) -> bool {
 
 impl Partition {
     /// What a queue uses in one type when all that was decided has happened. See the module.
-    fn used(&self, queue: QueueIx, kind: &crate::resources::ResourceType) -> i128 {
+    fn used(&self, scope: &Scope, queue: QueueIx, kind: &ResourceType) -> i128 {
         let row = &self.queues[queue];
         row.allocated.amount(kind) - row.preempting.amount(kind) + row.claimed.amount(kind)
+            - scope.twice.get(&queue).map_or(0, |twice| twice.amount(kind))
+    }
+
+    /// What is charged to claimants while the shim is asked about them. It is claimed as well, until they are placed.
+    fn charged_and_claimed(&self) -> BTreeMap<QueueIx, Resource> {
+        let mut twice = BTreeMap::<_, Resource>::new();
+        if !self.claims.is_empty() {
+            for ask in self.questions.charged().filter(|alloc| self.has_claim(*alloc)).map(|alloc| &self.allocs[alloc])
+            {
+                self.path(self.apps[ask.app].queue)
+                    .for_each(|queue| twice.entry(queue).or_default().add(&ask.resource));
+            }
+        }
+        twice
     }
 }

@@ -37,6 +37,8 @@ pub(super) struct Scope {
     pub leaves: BTreeMap<QueueIx, Door>,
     /// By index in the path: guarantees below it entitle the ask.
     entitled: SmallVec<[bool; 8]>,
+    /// What counts both as charged and as claimed, by queue.
+    pub twice: BTreeMap<QueueIx, Resource>,
 }
 
 impl Scope {
@@ -70,7 +72,7 @@ impl Scope {
             let Some(guaranteed) = &partition.queues[queue].guaranteed else { return true };
             guaranteed.iter().all(|(kind, guaranteed)| {
                 let amount = row.resource.amount(kind);
-                amount <= 0 || partition.used(queue, kind) - amount >= guaranteed
+                amount <= 0 || partition.used(self, queue, kind) - amount >= guaranteed
             })
         })
     }
@@ -88,8 +90,9 @@ impl Partition {
         let need = wanted(&row.resource);
         let path = self.up(self.apps[row.app].queue);
         let gang = self.gang_that_waits(row.app).filter(|_| row.is_placeholder()).map(|ask| wanted(&ask));
-        let mut scope =
-            Scope { need, gang, path, short: Resource::new(), leaves: BTreeMap::new(), entitled: SmallVec::new() };
+        let (short, leaves, entitled, twice) =
+            (Resource::new(), BTreeMap::new(), SmallVec::new(), self.charged_and_claimed());
+        let mut scope = Scope { need, gang, path, short, leaves, entitled, twice };
         self.measure_shortage(&mut scope);
         let mut priority = row.spec.priority;
         if scope.gang.is_some() {
@@ -114,7 +117,7 @@ impl Partition {
             let Some(max) = &row.max else { continue };
             for (kind, amount) in self.wanted_of(scope, *queue).iter() {
                 if let Some(max) = max.get(kind) {
-                    let missing = self.used(*queue, kind) + self.kept_beside(scope, *queue, kind) + amount - max;
+                    let missing = self.used(scope, *queue, kind) + self.kept_beside(scope, *queue, kind) + amount - max;
                     if missing > short.amount(kind) {
                         short.set(kind.clone(), missing);
                     }
@@ -155,7 +158,7 @@ impl Partition {
         scope.path[at..].iter().any(|queue| {
             let Some(max) = &self.queues[*queue].max else { return false };
             let at = scope.path[at];
-            let taken = |kind| self.used(at, kind) + self.kept_beside(scope, at, kind);
+            let taken = |kind| self.used(scope, at, kind) + self.kept_beside(scope, at, kind);
             let is_short = |(kind, amount)| max.get(kind).is_some_and(|max| taken(kind) + amount > max);
             self.wanted_of(scope, *queue).iter().any(is_short)
         })
@@ -168,7 +171,7 @@ impl Partition {
             let nearest =
                 scope.path[..meets].iter().find_map(|q| Some((*q, self.queues[*q].guaranteed.as_ref()?.get(kind)?)));
             if let Some((queue, limit)) = nearest {
-                if self.used(queue, kind) + amount > limit {
+                if self.used(scope, queue, kind) + amount > limit {
                     return false;
                 }
                 guaranteed = true;
@@ -228,7 +231,7 @@ impl Partition {
             let row = &self.queues[queue];
             if let Some(limits) = &row.guaranteed {
                 guaranteed = true;
-                if limits.iter().any(|(kind, limit)| self.used(queue, kind) > limit) {
+                if limits.iter().any(|(kind, limit)| self.used(scope, queue, kind) > limit) {
                     return true;
                 }
             }

@@ -104,29 +104,33 @@ func (c *Client) current() (*session, error) {
 // UpdateAllocation hands in asks, allocations and releases. It returns when the request has its place in the order; it waits while
 // too many items wait already. What is wrong with an item comes back as a response.
 func (c *Client) UpdateAllocation(request *si.AllocationRequest) error {
-	session, err := c.current()
-	if err != nil {
-		return err
-	}
-	return session.allocations(proto.Clone(request).(*si.AllocationRequest))
+	return handIn(c, request, allocationParts)
 }
 
 // UpdateApplication hands in applications; see UpdateAllocation.
 func (c *Client) UpdateApplication(request *si.ApplicationRequest) error {
-	session, err := c.current()
-	if err != nil {
-		return err
-	}
-	return session.applications(proto.Clone(request).(*si.ApplicationRequest))
+	return handIn(c, request, applicationParts)
 }
 
 // UpdateNode hands in nodes; see UpdateAllocation.
 func (c *Client) UpdateNode(request *si.NodeRequest) error {
+	return handIn(c, request, nodeParts)
+}
+
+// handIn hands in a request, in parts that the server takes.
+func handIn[R proto.Message](c *Client, request R, cut func(request R, most, bytes int) ([]part, error)) error {
 	session, err := c.current()
 	if err != nil {
 		return err
 	}
-	return session.nodes(proto.Clone(request).(*si.NodeRequest))
+	request = proto.Clone(request).(R)
+	most, bytes := session.limits()
+	parts, err := cut(request, most, bytes)
+	if err != nil {
+		return err
+	}
+	session.trace(request, parts)
+	return session.submit(parts, nil)
 }
 
 // UpdateConfiguration changes the configuration behind all requests before it, and waits for the outcome: an error says why it was

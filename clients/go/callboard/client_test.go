@@ -289,6 +289,28 @@ func TestWhatIsLargerThanTheServerTakesGoesInParts(t *testing.T) {
 	}
 }
 
+func TestWhatIsTooLargeOnceTheServerTakesLessGoesInParts(t *testing.T) {
+	running := server.Start(t)
+	c, s := client(t, callboard.Options{Addrs: []string{running.GRPC}}), newShim()
+	register(t, c, s, nil)
+	nodes(t, c, 10, 1_000)
+	application(t, c, "app")
+	must(t, c.Flush(t.Context()))
+	request := &si.AllocationRequest{RmID: "rm-1"}
+	for n := range 300 {
+		request.Allocations = append(request.Allocations, record.Ask("app", fmt.Sprintf("k%d", n), 10))
+	}
+	less := make(chan error)
+	go func() {
+		less <- c.UpdateConfiguration(&si.UpdateConfigurationRequest{RmID: "rm-1", Config: record.Config, ExtraConfig: map[string]string{"rm.maxItems": "50"}})
+	}()
+	// Cut before it is known that the server takes less.
+	time.Sleep(time.Millisecond)
+	must(t, c.UpdateAllocation(request))
+	must(t, <-less)
+	s.until(t, "placed", func() bool { return len(s.Placed) == 300 })
+}
+
 func TestTheExampleRuns(t *testing.T) {
 	t.Setenv("CALLBOARD_EXAMPLE_ADDR", server.Start(t).GRPC)
 	Example()

@@ -399,7 +399,7 @@ func (s *session) acknowledge(l *link) error {
 	}
 }
 
-// refused takes a request out of the way that the server does not take at all.
+// refused takes a request out of the way that the server does not take: it is cut into parts, or left out.
 func (s *session) refused(err error) {
 	switch status.Code(err) {
 	case codes.InvalidArgument, codes.ResourceExhausted:
@@ -413,6 +413,9 @@ func (s *session) refused(err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if status.Code(err) == codes.ResourceExhausted && s.outbox.split(sequence) {
+		return
+	}
 	if s.outbox.void(sequence, fmt.Errorf("callboard: %s", message)) {
 		s.client.options.Logger.Error("callboard: the server refuses a request, which is left out", "error", message)
 	}

@@ -14,6 +14,8 @@ package callboard
 
 import (
 	"fmt"
+	"math"
+	"slices"
 
 	"github.com/apache/yunikorn-core/callboardv1"
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
@@ -126,6 +128,78 @@ func (o *outbox) void(sequence uint64, why error) bool {
 		}
 	}
 	return false
+}
+
+// split makes two of a request that is larger than the server takes by now, and what follows it gets the numbers behind them: the
+// server has taken none of it. False where it is one item.
+func (o *outbox) split(sequence uint64) bool {
+	at := slices.IndexFunc(o.queue, func(entry *pending) bool { return entry.request.Sequence == sequence })
+	if at < 0 {
+		return false
+	}
+	whole := o.queue[at]
+	parts := halves(whole.request)
+	if len(parts) < 2 {
+		return false
+	}
+	o.reopened()
+	var entries []*pending
+	for _, part := range parts {
+		part.request.Traceparent = whole.request.Traceparent
+		entries = append(entries, &pending{request: part.request, items: part.items})
+		o.items += part.items
+	}
+	o.items -= whole.items
+	o.queue = slices.Replace(o.queue, at, at+1, entries...)
+	for _, entry := range o.queue[at:] {
+		// Another one: whoever sends it over the stream that has ended may read it still.
+		request := entry.request
+		entry.request = &callboardv1.Request{Sequence: sequence, Traceparent: request.Traceparent, Request: request.Request}
+		sequence++
+	}
+	o.last = sequence - 1
+	return true
+}
+
+// halves are two requests that come to the same, one after the other; less of them where it is one item.
+func halves(request *callboardv1.Request) []part {
+	const all = math.MaxInt
+	var parts []part
+	// Whatever fits into all is one part.
+	node := func(nodes []*si.NodeInfo) {
+		some, _ := nodeParts(&si.NodeRequest{Nodes: nodes}, all, all)
+		parts = append(parts, some...)
+	}
+	application := func(new []*si.AddApplicationRequest, remove []*si.RemoveApplicationRequest) {
+		some, _ := applicationParts(&si.ApplicationRequest{New: new, Remove: remove}, all, all)
+		parts = append(parts, some...)
+	}
+	allocation := func(asks []*si.Allocation, going []*si.AllocationRelease) {
+		releases := &si.AllocationReleasesRequest{AllocationsToRelease: going}
+		some, _ := allocationParts(&si.AllocationRequest{Allocations: asks, Releases: releases}, all, all)
+		parts = append(parts, some...)
+	}
+	nodes := request.GetNode().GetNodes()
+	new, remove := request.GetApplication().GetNew(), request.GetApplication().GetRemove()
+	asks, going := request.GetAllocation().GetAllocations(), request.GetAllocation().GetReleases().GetAllocationsToRelease()
+	switch {
+	case len(nodes) > 1:
+		node(nodes[:len(nodes)/2])
+		node(nodes[len(nodes)/2:])
+	case len(new) > 0 && len(remove) > 0:
+		application(new, nil)
+		application(nil, remove)
+	case len(new)+len(remove) > 1:
+		application(new[:len(new)/2], remove[:len(remove)/2])
+		application(new[len(new)/2:], remove[len(remove)/2:])
+	case len(asks) > 0 && len(going) > 0:
+		allocation(asks, nil)
+		allocation(nil, going)
+	case len(asks)+len(going) > 1:
+		allocation(asks[:len(asks)/2], going[:len(going)/2])
+		allocation(asks[len(asks)/2:], going[len(going)/2:])
+	}
+	return parts
 }
 
 // As the server counts: eight entries of an item are one more.

@@ -14,11 +14,52 @@ package callboard
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/apache/yunikorn-core/callboardv1"
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 )
+
+func TestARequestThatIsCutKeepsItsPlaceAndItsItems(t *testing.T) {
+	box := newOutbox()
+	ask := func(key string) *si.Allocation { return &si.Allocation{AllocationKey: key} }
+	release := func(key string) *si.AllocationRelease { return &si.AllocationRelease{AllocationKey: key} }
+	request := &si.AllocationRequest{
+		Allocations: []*si.Allocation{ask("a"), ask("b"), ask("c")},
+		Releases:    &si.AllocationReleasesRequest{AllocationsToRelease: []*si.AllocationRelease{release("d")}},
+	}
+	parts, err := allocationParts(request, 100, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	box.add(parts[0].request, parts[0].items).request.Traceparent = "trace"
+	behind := box.add(&callboardv1.Request{Request: &callboardv1.Request_Heartbeat{Heartbeat: &callboardv1.Heartbeat{}}}, 0)
+	box.next()
+	for _, cut := range []struct {
+		sequence uint64
+		is       bool
+	}{{1, true}, {1, true}, {1, false}, {3, false}, {4, false}, {9, false}} {
+		if box.split(cut.sequence) != cut.is {
+			t.Fatalf("request %d is cut: %v", cut.sequence, !cut.is)
+		}
+	}
+	var keys []string
+	for entry := box.next(); entry != nil; entry = box.next() {
+		for _, ask := range entry.request.GetAllocation().GetAllocations() {
+			keys = append(keys, ask.GetAllocationKey())
+		}
+		for _, release := range entry.request.GetAllocation().GetReleases().GetAllocationsToRelease() {
+			keys = append(keys, release.GetAllocationKey())
+		}
+		if entry != behind && entry.request.Traceparent != "trace" {
+			t.Errorf("%v has no trace", entry.request)
+		}
+	}
+	if box.items != 4 || box.last != 4 || behind.request.Sequence != 4 || !slices.Equal(keys, []string{"a", "b", "c", "d"}) {
+		t.Errorf("%v: %d items, the last is %d, and %d", keys, box.items, box.last, behind.request.Sequence)
+	}
+}
 
 func TestAConfigurationThatIsLeftOutIsNotToldAsApplied(t *testing.T) {
 	box := newOutbox()

@@ -160,36 +160,6 @@ func (s *session) put(parts []part, done chan error) error {
 	return nil
 }
 
-func (s *session) nodes(request *si.NodeRequest) error {
-	most, bytes := s.limits()
-	parts, err := nodeParts(request, most, bytes)
-	if err != nil {
-		return err
-	}
-	s.trace(request, parts)
-	return s.submit(parts, nil)
-}
-
-func (s *session) applications(request *si.ApplicationRequest) error {
-	most, bytes := s.limits()
-	parts, err := applicationParts(request, most, bytes)
-	if err != nil {
-		return err
-	}
-	s.trace(request, parts)
-	return s.submit(parts, nil)
-}
-
-func (s *session) allocations(request *si.AllocationRequest) error {
-	most, bytes := s.limits()
-	parts, err := allocationParts(request, most, bytes)
-	if err != nil {
-		return err
-	}
-	s.trace(request, parts)
-	return s.submit(parts, nil)
-}
-
 // trace names the trace that a request is part of.
 func (s *session) trace(request proto.Message, parts []part) {
 	if ask := s.client.options.Traceparent; ask != nil {

@@ -19,6 +19,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // token reads the token of a file for each call, where the file has changed.
@@ -34,7 +37,8 @@ type token struct {
 func (t *token) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	value, err := t.get()
 	if err != nil {
-		return nil, err
+		// It may be written anew at this moment. Without a code gRPC would call it Unauthenticated, which is not tried again.
+		return nil, status.Error(codes.Unavailable, err.Error())
 	}
 	return map[string]string{"authorization": "Bearer " + value}, nil
 }

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from callboard import Client, LostError, Options, Rest
+from callboard import TLS, Client, LostError, Options, Rest
 from callboard.grpc_link import GrpcLink
 from callboard.http_link import HttpLink
 from callboard.link import Fault, Kind
+from callboard.proto.callboard.v1 import callboard_pb2 as ext
+from callboard.proto.si.v1 import si_pb2 as si
 from tests.conftest import MakeClient, StartProxy, StartServer
 from tests.proxy import Proxy
 from tests.shim import LIMIT, UNCONSTRAINED, Shim, application, ask, nodes, register, release, through
@@ -234,6 +236,32 @@ async def test_lines_that_a_server_does_not_have_end_the_session(
     await link.close()
     # What a client does about it: see the session that is gone.
     assert caught.value.kind is Kind.GONE
+
+
+@pytest.mark.parametrize("body", [b"<html>maintenance</html>", b"{}", b"[]"])
+async def test_what_answers_in_place_of_a_server_breaks_a_connection_and_no_session(body: bytes) -> None:
+    async def page(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%s" % (len(body), body))
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(page, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    link = HttpLink(Options(addrs=[url]), url)
+    async with server:
+        for asked in (link.resume("rm-1", 1, 0), link.send(ext.Request(sequence=1, node=si.NodeRequest()))):
+            with pytest.raises(Fault, match="no scheduler") as caught:
+                await asked
+            assert caught.value.kind is Kind.BROKEN
+    await link.close()
+
+
+async def test_a_certificate_that_is_written_anew_breaks_no_session(door: str, tmp_path: Path) -> None:
+    options = Options(addrs=["https://127.0.0.1:1"], tls=TLS(ca=tmp_path / "ca.pem"))
+    with pytest.raises(Fault) as caught:
+        GrpcLink(options, "127.0.0.1:1") if door == "grpc" else HttpLink(options, "https://127.0.0.1:1")
+    assert caught.value.kind is Kind.BROKEN
 
 
 async def test_a_session_that_is_gone_is_told_again(

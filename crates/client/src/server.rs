@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    ffi::OsStr,
     path::Path,
     process::Stdio,
     sync::{Arc, Mutex},
@@ -49,18 +50,17 @@ impl Server {
     /// Starts `program serve --ephemeral --end-with-stdin` with `more` arguments and waits for its ready line.
     pub async fn start_program(program: &Path, more: &[&str]) -> Result<Server> {
         let name = program.display();
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_a_server(name)) {
+            command.env_remove(name);
+        }
+        let mut child = command
             // Named addresses, since the environment may name those of another server.
             .args(["serve", "--ephemeral", "--end-with-stdin", "--grpc", "127.0.0.1:0"])
             // What it is to measure may leave whoever connects little time; the doors are on the loopback.
             .args(["--first-request-timeout", "60s"])
             .args(if more.contains(&"--http") { &[][..] } else { &["--http", "127.0.0.1:0"] })
             .args(more)
-            // What the environment says of a server is meant for another one.
-            .env_remove("CALLBOARD_TOKENS")
-            .env_remove("CALLBOARD_TLS_CERT")
-            .env_remove("CALLBOARD_TLS_KEY")
-            .env_remove("CALLBOARD_CONFIG")
             // Held open and never written to: however this process ends, the server ends after it.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -126,6 +126,12 @@ impl Server {
     }
 }
 
+/// What the environment says of a server is meant for another one: this one would take part in its cluster, or keep its limits.
+fn is_of_a_server(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name == "DISABLE_RESERVATION" || name.starts_with("CALLBOARD_") && !name.starts_with("CALLBOARD_TEST_")
+}
+
 async fn keep(stderr: impl AsyncRead + Unpin, log: Log) {
     let mut lines = BufReader::new(stderr).lines();
     while let Ok(Some(line)) = lines.next_line().await {
@@ -152,6 +158,15 @@ fn addresses(ready: &str) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_settings_of_another_server_are_left_out() {
+        let left_out = ["CALLBOARD_CLUSTER", "CALLBOARD_OIDC_ISSUER", "CALLBOARD_RM_MAX_ITEMS", "DISABLE_RESERVATION"];
+        assert!(left_out.iter().all(|name| is_of_a_server(OsStr::new(name))));
+        assert!(
+            ["CALLBOARD_TEST_READ_MILLIS", "PATH", "RUST_LOG"].iter().all(|name| !is_of_a_server(OsStr::new(name)))
+        );
+    }
 
     #[test]
     fn addresses_come_from_the_ready_line() {

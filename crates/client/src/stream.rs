@@ -63,9 +63,7 @@ pub(super) async fn read(api: Api, rm_path: String, out: UnboundedSender<Incomin
                     Err(Stop::Broken(reason)) => Some(reason),
                 }
             }
-            Err(error @ Error::Refused { .. }) if !(api.has_several() && error.may_pass()) => {
-                return position.end(error);
-            }
+            Err(error @ Error::Refused { .. }) if !error.may_pass() => return position.end(error),
             Err(error) => Some(error.to_string()),
         };
         // One that is idle has no callbacks, and whatever is in between may end every connection after a while.
@@ -131,10 +129,8 @@ fn handle(line: &[u8], position: &mut Position) -> std::result::Result<(), Stop>
     }
     let at = Instant::now();
     let parsed = parse(line).map_err(Stop::Error)?;
-    if let Some(closing) = &parsed.closing
-        && closing.status == StatusCode::TEMPORARY_REDIRECT
-    {
-        // Another server leads: whoever is asked next says which.
+    if let Some(closing) = parsed.closing.as_ref().filter(|closing| matches!(closing.status, 503 | 307)) {
+        // 503: the server ends, and may be started anew. 307: another one leads; whoever is asked next says which.
         return Err(Stop::Broken(closing.detail.clone()));
     }
     if let Some(closing) = parsed.closing {
@@ -217,6 +213,13 @@ mod tests {
         let line = br#"{"closing":{"status":307,"detail":"it is led by another server","leader":"http://b:9080"}}"#;
         let (mut position, _incoming) = position(0);
         assert!(matches!(handle(line, &mut position), Err(Stop::Broken(why)) if why == "it is led by another server"));
+    }
+
+    #[test]
+    fn a_stream_whose_server_is_started_anew_is_taken_up_again() {
+        let line = br#"{"closing":{"status":503,"detail":"the server is shutting down"}}"#;
+        let (mut position, _incoming) = position(0);
+        assert!(matches!(handle(line, &mut position), Err(Stop::Broken(why)) if why == "the server is shutting down"));
     }
 
     #[test]

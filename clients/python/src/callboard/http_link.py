@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
@@ -46,7 +46,11 @@ class HttpLink(Link):
     answers_confirm = True
 
     def __init__(self, options: Options, base: str) -> None:
-        self._http = web.client(base, options.tls, options.token_file)
+        try:
+            self._http = web.client(base, options.tls, options.token_file)
+        except (OSError, ValueError) as error:
+            # A certificate may be written anew at this moment.
+            raise Fault(Kind.BROKEN, f"{type(error).__name__}: {error}") from None
         self._patience = patience(options.addrs)
         self._epoch = 0
         self._rm = ""
@@ -79,16 +83,23 @@ class HttpLink(Link):
         given = {"predicates": "several", "stateDump": "true"}
         # A registration takes apart what was there before: that takes its time.
         told = await self._done("POST", "/si/v1/rm", MessageToDict(request), params=given, timeout=None)
-        response = ParseDict(told, si.RegisterResourceManagerResponse(), ignore_unknown_fields=True)
-        about = await self._done("GET", self._rm)
-        return Opened(about["epoch"], response, await self._open(about["epoch"], 0))
+        with _told_by_a_scheduler():
+            response = ParseDict(told, si.RegisterResourceManagerResponse(), ignore_unknown_fields=True)
+        epoch = await self._known()
+        return Opened(epoch, response, await self._open(epoch, 0))
 
     async def resume(self, rm: str, epoch: int, after: int) -> ext.Ack:
         self._rm = f"/si/v1/rm/{quote(rm)}"
-        about = await self._done("GET", self._rm)
-        if about["epoch"] != epoch:
-            raise other_epoch(epoch, about["epoch"])
+        known = await self._known()
+        if known != epoch:
+            raise other_epoch(epoch, known)
         return await self._open(epoch, after)
+
+    async def _known(self) -> int:
+        """Epoch of the session that the server has."""
+        about = await self._done("GET", self._rm)
+        with _told_by_a_scheduler():
+            return int(about["epoch"])
 
     async def _open(self, epoch: int, after: int) -> ext.Ack:
         self._epoch = epoch
@@ -111,8 +122,9 @@ class HttpLink(Link):
         try:
             async for line in self._lines:
                 if line.strip():
-                    return _call(json.loads(line))
-        except (httpx.HTTPError, httpx.StreamError, ValueError, ParseError) as error:
+                    with _told_by_a_scheduler():
+                        return _call(json.loads(line))
+        except (httpx.HTTPError, httpx.StreamError, ValueError) as error:
             raise Fault(Kind.BROKEN, f"{type(error).__name__}: {error}") from None
         raise Fault(Kind.BROKEN, "the stream has ended")
 
@@ -141,7 +153,8 @@ class HttpLink(Link):
                 raise Fault(Kind.BROKEN, _detail(answer), refused_request=request.sequence, too_large=too_large)
         if not answer.is_success:
             raise _fault(answer)
-        self._acks.put_nowait(_ack(self._epoch, int(answer.headers["X-Callboard-Ack"])))
+        with _told_by_a_scheduler():
+            self._acks.put_nowait(_ack(self._epoch, int(answer.headers["X-Callboard-Ack"])))
 
     async def _numbered(self, sequence: int, verb: str, path: str, content: object, traceparent: str = "") -> httpx.Response:
         """Sends a request until there is room for it."""
@@ -197,6 +210,15 @@ class HttpLink(Link):
         if self._stream is not None:
             await self._stream.aclose()
         await self._http.aclose()
+
+
+@contextlib.contextmanager
+def _told_by_a_scheduler() -> Iterator[None]:
+    """What lacks something comes from whatever is in front of the server, for now: nothing that ends a session."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError, ParseError) as error:
+        raise Fault(Kind.BROKEN, f"what answers is no scheduler: {type(error).__name__}: {error}") from None
 
 
 def _call(line: dict[str, Any]) -> ext.Call:

@@ -8,10 +8,11 @@ trap 'rm -rf "$work"' EXIT
 (cd check && go vet . && go build -o "$work/check" .)
 
 helm lint --quiet chart --set shim.image=shim:1
+release=callboard
 make() {
   name=$1
   shift
-  helm template callboard chart --namespace scheduling --kube-version 1.31.0 "$@" > "$work/$name.yaml"
+  helm template "$release" chart --namespace scheduling --kube-version 1.31.0 "$@" > "$work/$name.yaml"
   printf '%s: ' "$name"
   "$work/check" < "$work/$name.yaml"
 }
@@ -32,6 +33,7 @@ make all $apart --set networkPolicy.enabled=true --set serviceMonitor.enabled=tr
   --set 'networkPolicy.egress[0].ports[0].port=443' --set 'networkPolicy.readers[0].podSelector.matchLabels.app=prometheus' --set nodeSelector.disk=fast --set imagePullSecrets[0].name=x
 grep -q -e '"--set=event.store.maxBytes=10737418240"' "$work/all.yaml"
 # Names and texts that YAML would take for something else.
+release=2030
 printf '  # ours\npartitions: []\n\n' > "$work/queues"
 make odd --namespace 2030 --set mode=apart --set-string tls.secretName=1,tokens.secretName=2e3,persistence.storageClass=3,priorityClassName=true \
   --set-string serviceAccount.name=4,serviceMonitor.tokenSecret.name=5 --set serviceMonitor.enabled=true --set-file queues="$work/queues"

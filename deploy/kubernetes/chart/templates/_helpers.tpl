@@ -5,7 +5,7 @@
 
 {{- define "callboard.selector" -}}
 app.kubernetes.io/name: callboard
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "callboard.labels" -}}

@@ -196,7 +196,8 @@ async fn read(args: &AuditArgs, wanted: &Wanted, progress: &mut Progress, out: &
         let status = answer.status;
         let text = answer.text().await.unwrap_or_default();
         let text = sentence(&text).unwrap_or_else(|| format!("{} answers {status}: {}", args.server, text.trim()));
-        return Err(if status.as_u16() == 503 { Error::Lost(text) } else { Error::Refused(text) });
+        let may_pass = matches!(status.as_u16(), 429 | 503);
+        return Err(if may_pass { Error::Lost(text) } else { Error::Refused(text) });
     }
     progress.reached = true;
     let mut rest = Vec::new();

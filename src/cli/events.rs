@@ -67,6 +67,9 @@ pub struct EventsArgs {
     /// Where a follower is.
     #[arg(skip)]
     pub place: Place,
+    /// The server was there.
+    #[arg(skip)]
+    pub reached: bool,
 }
 
 /// Why a follower ended early.
@@ -148,7 +151,7 @@ pub async fn run(mut wanted: EventsArgs) -> ExitCode {
     loop {
         match read(&mut wanted, &mut out).await {
             Ok(found) => return found.told(),
-            Err(Error::Lost(what)) if wanted.follow && (wanted.from.is_some() || wanted.place.since().is_some()) => {
+            Err(Error::Lost(what)) if wanted.follow && wanted.reached => {
                 if what != told {
                     out::note(format_args!("callboard: {what}; trying again"));
                     told = what;
@@ -280,8 +283,10 @@ async fn open(wanted: &mut EventsArgs, url: impl Fn(&EventsArgs) -> String) -> R
         let text = answer.text().await.unwrap_or_default();
         let detail = sentence(&text).unwrap_or(text);
         let text = format!("{} answered {status}: {detail}", wanted.server);
-        return Err(if status.as_u16() == 503 { Error::Lost(text) } else { Error::Refused(text) });
+        let may_pass = matches!(status.as_u16(), 429 | 503);
+        return Err(if may_pass { Error::Lost(text) } else { Error::Refused(text) });
     }
+    wanted.reached = true;
     Ok(answer)
 }
 
@@ -520,6 +525,10 @@ mod tests {
         assert_eq!((out.len(), wanted.from), (0, Some(5)));
         let mut wanted = EventsArgs { object: Some("nobody".into()), from: None, count: None, ..wanted };
         assert_eq!(last(&mut wanted, &mut Vec::new()).await.unwrap(), Found::Nothing);
+        // Where a follower is does not tell whether there was a server: after a move it is nowhere.
+        assert!(wanted.reached);
+        let mut nobody = EventsArgs { server: "http://127.0.0.1:1".into(), from: Some(0), ..EventsArgs::default() };
+        assert!(matches!(read(&mut nobody, &mut Vec::new()).await, Err(Error::Lost(_))) && !nobody.reached);
         let mut wanted = EventsArgs { follow: false, from: Some(0), ..wanted };
         assert_eq!(read(&mut wanted, &mut Vec::new()).await.unwrap(), Found::Nothing);
         handle.stop(false).await;

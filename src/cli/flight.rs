@@ -177,12 +177,13 @@ fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
         }
     }
     if args.json {
-        out::print(format!("{}\n", serde_json::to_string_pretty(&rows)?))?;
+        out::print(format!("{}\n", out::escaped(&serde_json::to_string_pretty(&rows)?)))?;
     } else if rows.is_empty() && !failed {
         out::print(format!("no logs in {}\n", args.data.join("log").display()))?;
     }
     for row in rows.iter().filter(|_| !args.json) {
         let Row { rm, first, last, from, to, records, bytes, damage } = row;
+        let rm = out::line(rm);
         let size = words::size(*bytes as u64);
         let damage = damage.as_ref().map_or(String::new(), |damage| format!("; then {damage}"));
         out::print(format!("{rm}: records {first} to {last}, {from} to {to}, {records} of them in {size}{damage}\n"))?;

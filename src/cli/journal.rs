@@ -107,7 +107,7 @@ pub async fn run_with(args: JournalArgs, color: bool, zone: TimeZone, out: &mut 
         Ok(()) => 0,
         Err(failure) => {
             // Where nobody reads the errors, the status still tells.
-            let _ = writeln!(err, "callboard: {failure}");
+            let _ = writeln!(err, "callboard: {}", out::lines(&failure.to_string()));
             1
         }
     }
@@ -158,7 +158,7 @@ async fn print(
             Err(Failure::Lost(what)) if follow && printed.attached => {
                 if what != told {
                     // Where nobody reads the errors, the status still tells.
-                    let _ = writeln!(err, "callboard: {what}; trying again");
+                    let _ = writeln!(err, "callboard: {}; trying again", out::lines(&what));
                     told = what;
                 }
                 tokio::time::sleep(AGAIN).await;

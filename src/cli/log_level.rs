@@ -51,6 +51,5 @@ async fn ask(args: &LogLevelArgs) -> Result<Shown, Error> {
         }
     };
     let text = answer.text().await.map_err(|error| Error { text: error.to_string(), status: None })?;
-    serde_json::from_str(&text)
-        .map_err(|error| Error { text: format!("the answer is not understood: {error}"), status: None })
+    out::answer(&text).map_err(|error| Error { text: format!("the answer is not understood: {error}"), status: None })
 }

@@ -107,7 +107,7 @@ struct Failure {
 
 impl Failure {
     fn unknown(text: String) -> Failure {
-        Failure { status: UNKNOWN, on_stdout: false, text: format!("callboard: {text}\n") }
+        Failure { status: UNKNOWN, on_stdout: false, text: format!("callboard: {}\n", out::lines(&text)) }
     }
 }
 

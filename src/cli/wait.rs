@@ -32,7 +32,7 @@ const SLICE: Duration = Duration::from_secs(600);
 const AT_ONCE: usize = 256;
 /// One turn, where there are more.
 const TURN: Duration = Duration::from_secs(2);
-/// A session that ended may begin again, and a server may come back: it is asked again after this time.
+/// A session that ended may begin again, a server may come back, and who asked too often may ask again: after this time.
 const AGAIN: Duration = Duration::from_secs(1);
 /// A server that says nothing so long after the time that it was given does not answer: it hangs, or its machine is gone.
 const LATE: Duration = Duration::from_secs(5);
@@ -216,7 +216,8 @@ async fn one(
         match asked.unwrap_or_else(|_| Err((silent(door), true))) {
             Ok(answer) if answer.met || answer.never || left <= slice => return Ok(answer),
             Ok(_) => answered = true,
-            // The session ended, or the server is being restarted: both may come back.
+            // The session ended, or the server is being restarted: both may come back. Or all of these together were too many for
+            // `http.requestsPerSecond`.
             Err((error, was_there)) if Instant::now() + AGAIN < end && may_come_back(&error, answered || was_there) => {
                 answered = true;
                 sleep(AGAIN).await;
@@ -226,10 +227,11 @@ async fn one(
     }
 }
 
-/// A server that was there may be there again; before that a wrong address or name is told at once.
+/// A server that was there may be there again; before that a wrong address or name is told at once. One that has too many
+/// requests of this caller takes more of them in a moment.
 pub fn may_come_back(error: &Error, answered: bool) -> bool {
     match error.status {
-        Some(503) => true,
+        Some(429 | 503) => true,
         Some(404) | None => answered,
         Some(_) => false,
     }
@@ -300,6 +302,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_asked_too_often_asks_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let door = door(&listener);
+        let serves = async {
+            let mut kept = Vec::new();
+            for (status, body) in [("429 Too Many Requests", "{}"), ("200 OK", r#"{"met":true,"state":"Running"}"#)] {
+                let (mut peer, _) = listener.accept().await.unwrap();
+                assert!(peer.read(&mut [0; 1024]).await.unwrap() > 0);
+                let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+                peer.write_all((head + body).as_bytes()).await.unwrap();
+                kept.push(peer);
+            }
+            kept
+        };
+        let (app, end) = (app(), Instant::now() + Duration::from_secs(60));
+        let turns = Turns::of(1, AT_ONCE);
+        let (answer, _) = tokio::join!(one(&door, &app, "running", end, &turns), serves);
+        assert!(answer.unwrap().met);
+    }
+
+    #[tokio::test]
     async fn what_is_no_server_is_told_at_once() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let door = door(&listener);
@@ -339,6 +362,7 @@ mod tests {
     fn what_was_there_may_come_back() {
         let error = |status| Error { text: String::new(), status };
         assert!(may_come_back(&error(Some(503)), false) && may_come_back(&error(None), true));
+        assert!(may_come_back(&error(Some(429)), false), "too many requests are so for a moment");
         assert!(!may_come_back(&error(None), false) && !may_come_back(&error(Some(404)), false));
         assert!(!may_come_back(&error(Some(400)), true));
     }

@@ -36,75 +36,47 @@ use crate::{
 pub type Outgoing<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// The kind of a plain stream.
-pub trait Plain: Send + 'static {
-    /// What goes out.
-    type Response: Send + 'static;
+pub struct Plain<T> {
     /// Which lines it carries.
-    const KIND: Kind;
+    kind: Kind,
     /// What comes in.
-    const REQUEST: Request;
+    request: Request,
     /// A line as a message.
-    fn response(line: &Line) -> Self::Response;
+    response: fn(&Line) -> T,
 }
 
 /// `UpdateAllocation`.
-pub struct Allocations;
+pub const ALLOCATIONS: Plain<v1::AllocationResponse> =
+    Plain { kind: Kind::Allocation, request: Request::Allocations, response: outward::allocation };
 /// `UpdateApplication`.
-pub struct Applications;
+pub const APPLICATIONS: Plain<v1::ApplicationResponse> =
+    Plain { kind: Kind::Application, request: Request::Applications, response: outward::application };
 /// `UpdateNode`.
-pub struct Nodes;
-
-impl Plain for Allocations {
-    type Response = v1::AllocationResponse;
-    const KIND: Kind = Kind::Allocation;
-    const REQUEST: Request = Request::Allocations;
-
-    fn response(line: &Line) -> Self::Response {
-        outward::allocation(line)
-    }
-}
-
-impl Plain for Applications {
-    type Response = v1::ApplicationResponse;
-    const KIND: Kind = Kind::Application;
-    const REQUEST: Request = Request::Applications;
-
-    fn response(line: &Line) -> Self::Response {
-        outward::application(line)
-    }
-}
-
-impl Plain for Nodes {
-    type Response = v1::NodeResponse;
-    const KIND: Kind = Kind::Node;
-    const REQUEST: Request = Request::Nodes;
-
-    fn response(line: &Line) -> Self::Response {
-        outward::node(line)
-    }
-}
+pub const NODES: Plain<v1::NodeResponse> = Plain { kind: Kind::Node, request: Request::Nodes, response: outward::node };
 
 /// Serves a stream: one task reads, the returned stream writes.
-pub fn serve<P: Plain>(
+pub fn serve<T: Send + 'static>(
+    Plain { kind, request, response }: Plain<T>,
     topology: Arc<Topology>,
     caller: Caller,
     arrived: Arc<Arrived>,
     traced: trace::Stream,
     incoming: Streaming<Wire>,
-) -> Outgoing<P::Response> {
+) -> Outgoing<T> {
     // From here on, so that what other streams of the connection carry waits until this one is attached.
     let incoming = Ordered { incoming, busy: Some(arrived.busy()), arrived };
     let (to, words) = unbounded_channel();
     let (attached, attach) = oneshot::channel();
     let (end, ended) = oneshot::channel();
     tokio::spawn(async move {
-        let _ = end.send(status::guarded(read::<P>(topology, caller, traced, incoming, to, attached)).await);
+        let _ =
+            end.send(status::guarded(read((kind, request), topology, caller, traced, incoming, to, attached)).await);
     });
     let writer = Writer { words, attach: Some(attach), ended: Some(ended), open: None, lines: Vec::new().into_iter() };
-    Box::pin(stream::unfold(Some(writer), async |writer| {
+    Box::pin(stream::unfold(Some(writer), move |writer| async move {
         let mut writer = writer?;
         match writer.next().await? {
-            Ok(line) => Some((Ok(P::response(&line)), Some(writer))),
+            Ok(line) => Some((Ok(response(&line)), Some(writer))),
             Err(status) => Some((Err(status), None)),
         }
     }))
@@ -130,7 +102,8 @@ impl Ordered {
 }
 
 /// Reads requests until the peer ends, or something is wrong with the stream itself.
-async fn read<P: Plain>(
+async fn read(
+    (kind, requests): (Kind, Request),
     topology: Arc<Topology>,
     caller: Caller,
     traced: trace::Stream,
@@ -138,25 +111,25 @@ async fn read<P: Plain>(
     to: UnboundedSender<ToStream>,
     attached: oneshot::Sender<OpenStream>,
 ) -> Result<(), Status> {
-    let name = P::REQUEST.name();
+    let name = requests.name();
     let Some(first) = incoming.message().await? else {
         return Err(Status::invalid_argument(format!("the first {name} has to name the resource manager")));
     };
-    let rm = P::REQUEST.rm(&first.0).map_err(status::fault)?;
+    let rm = requests.rm(&first.0).map_err(status::fault)?;
     if rm.is_empty() {
         return Err(Status::invalid_argument(format!("rmID of the first {name} is empty")));
     }
     caller.acts_for(&rm)?;
     let handle = status::registered(&topology, name, &rm).await?;
     let gone = || status::refusal(not_registered(name, &rm));
-    let open = OpenStream::attach(&handle.addr, "grpc", Want::Plain(P::KIND), to).await;
+    let open = OpenStream::attach(&handle.addr, "grpc", Want::Plain(kind), to).await;
     let open = open.map_err(|_| gone())?.map_err(status::refusal)?;
     let epoch = open.epoch();
     let _ = attached.send(open);
     let mut next = Some(first);
     while let Some(request) = next {
         let span = traced.message(&topology.traces, None, name);
-        let given = P::REQUEST.rm(&request.0).map_err(status::fault)?;
+        let given = requests.rm(&request.0).map_err(status::fault)?;
         if !given.is_empty() && given != rm {
             return Err(status::other_rm(&given, &rm));
         }
@@ -165,7 +138,7 @@ async fn read<P: Plain>(
             return Err(Status::aborted("the resource manager registered again"));
         }
         let inward =
-            convert(P::REQUEST, request, Names::new(&rm, gate.shared.types.clone()), gate.shared.max_items).await?;
+            convert(requests, request, Names::new(&rm, gate.shared.types.clone()), gate.shared.max_items).await?;
         submit(&handle, &gate, inward, span).await?;
         next = incoming.message().await?;
     }

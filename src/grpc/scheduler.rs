@@ -6,7 +6,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{
     guard, keyed,
-    plain::{Allocations, Applications, Nodes, Outgoing, Plain, serve},
+    plain::{ALLOCATIONS, APPLICATIONS, NODES, Outgoing, Plain, serve},
     status,
 };
 use crate::{
@@ -22,10 +22,14 @@ pub struct SchedulerDoor {
 }
 
 impl SchedulerDoor {
-    fn stream<P: Plain>(&self, request: Request<Streaming<Wire>>) -> Result<Response<Outgoing<P::Response>>, Status> {
+    fn stream<T: Send + 'static>(
+        &self,
+        plain: Plain<T>,
+        request: Request<Streaming<Wire>>,
+    ) -> Result<Response<Outgoing<T>>, Status> {
         let (caller, arrived) = (guard::caller(request.extensions())?, guard::arrived(request.extensions()));
         let traced = guard::traced(request.extensions());
-        Ok(Response::new(serve::<P>(self.topology.clone(), caller, arrived, traced, request.into_inner())))
+        Ok(Response::new(serve(plain, self.topology.clone(), caller, arrived, traced, request.into_inner())))
     }
 }
 
@@ -69,7 +73,7 @@ impl Scheduler for SchedulerDoor {
         &self,
         request: Request<Streaming<Wire>>,
     ) -> Result<Response<Self::UpdateAllocationStream>, Status> {
-        self.stream::<Allocations>(request)
+        self.stream(ALLOCATIONS, request)
     }
 
     type UpdateApplicationStream = Outgoing<v1::ApplicationResponse>;
@@ -78,12 +82,12 @@ impl Scheduler for SchedulerDoor {
         &self,
         request: Request<Streaming<Wire>>,
     ) -> Result<Response<Self::UpdateApplicationStream>, Status> {
-        self.stream::<Applications>(request)
+        self.stream(APPLICATIONS, request)
     }
 
     type UpdateNodeStream = Outgoing<v1::NodeResponse>;
 
     async fn update_node(&self, request: Request<Streaming<Wire>>) -> Result<Response<Self::UpdateNodeStream>, Status> {
-        self.stream::<Nodes>(request)
+        self.stream(NODES, request)
     }
 }

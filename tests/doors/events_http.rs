@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use actix::prelude::*;
-use actix_web::{App, HttpRequest, HttpServer, dev::ServerHandle, web};
+use actix_web::{HttpRequest, dev::ServerHandle, web};
 use callboard::{
     actors::event::EventActor,
     domain::{
@@ -21,7 +21,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::common;
+use crate::{common, in_process::serve};
 
 struct Door {
     address: SocketAddr,
@@ -33,8 +33,8 @@ impl Door {
     fn open(settings: EventSettings) -> Door {
         let events = EventActor::new(settings).start();
         let shared = events.clone();
-        let server = HttpServer::new(move || {
-            App::new()
+        let (address, server) = serve(move |config| {
+            config
                 .app_data(web::Data::new(shared.clone()))
                 .route(
                     "/batch",
@@ -43,19 +43,9 @@ impl Door {
                 .route(
                     "/stream",
                     web::get().to(async |req: HttpRequest, to: web::Data<Addr<EventActor>>| stream(&req, &to).await),
-                )
-        })
-        .workers(1)
-        .disable_signals()
-        .h1_allow_half_closed(false)
-        .shutdown_timeout(0)
-        .bind("127.0.0.1:0")
-        .unwrap();
-        let address = server.addrs()[0];
-        let server = server.run();
-        let handle = server.handle();
-        actix::spawn(server);
-        Door { address, events, server: handle }
+                );
+        });
+        Door { address, events, server }
     }
 
     fn publish(&self, numbers: std::ops::Range<i64>) {

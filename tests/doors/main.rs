@@ -15,6 +15,7 @@ mod events_log;
 mod events_streams;
 mod guide;
 mod hostile;
+mod in_process;
 mod journal_door;
 mod journal_flux;
 mod ldap;

@@ -310,6 +310,30 @@ async fn the_environment_turns_traces_off() {
 }
 
 #[tokio::test]
+async fn asks_of_two_applications_with_one_key_are_told_apart() {
+    let (collector, address) = Collector::start().await;
+    let server = start(&address, &[]).await;
+    let (register, _) = trace(1);
+    send(&server, "", json!({"rmID": "rm-1", "config": CONFIG}), &register).await;
+    let mut stream = server.stream("?after=0").await;
+    let both = [(2, "first"), (3, "second")];
+    for (n, app) in both {
+        let new = json!({"applicationID": app, "queueName": "root.a", "ugi": {"user": "u"}});
+        send(&server, "/rm-1/applications", json!({"new": [new]}), &register).await;
+        let mut asked = ask("k", false);
+        asked["allocations"][0]["applicationID"] = app.into();
+        asked["allocations"][0]["taskGroupName"] = "".into();
+        send(&server, "/rm-1/allocations", asked, &trace(n).0).await;
+    }
+    server.nodes(&["n1"]).await;
+    line(&mut stream, "new").await;
+    for (n, app) in both {
+        let spans = collector.until(&trace(n).1, "callback: new allocation").await;
+        assert_eq!(attributes(one(&spans, "callback: new allocation"))["callboard.application"], app);
+    }
+}
+
+#[tokio::test]
 async fn a_request_and_the_replacement_that_it_leads_to_are_one_trace() {
     swapped_in_one_trace(&[]).await;
 }

@@ -11,7 +11,7 @@ use crate::{
         Partition,
         command::Command,
         effect::{AppEffect, Callback, Effect, Released},
-        event::{Event, EventKind},
+        event::{Detail, Event, EventKind},
         types::Termination,
     },
     messages::{budget::Permit, rm::Kind},
@@ -33,7 +33,19 @@ enum What {
     Node,
 }
 
-type Name = (What, Arc<str>);
+/// A name, and of an ask its application, within which alone its key is unique (R4.1).
+type Name = (What, Arc<str>, Arc<str>);
+
+/// An allocation: its application and its key.
+type Key = (Arc<str>, Arc<str>);
+
+fn name_of(what: What, name: &Arc<str>) -> Name {
+    (what, name.clone(), Arc::default())
+}
+
+fn ask_of(app: &Arc<str>, key: &Arc<str>) -> Name {
+    (What::Ask, key.clone(), app.clone())
+}
 
 /// See the module.
 #[derive(Default)]
@@ -41,10 +53,12 @@ pub(super) struct Traced {
     known: FxHashMap<Name, Known>,
     /// The same names, the oldest first; some are not known any more.
     order: VecDeque<Name>,
+    /// The application that the last of the known asks of a key is of: events of nodes name the key alone.
+    apps: FxHashMap<Arc<str>, Arc<str>>,
     /// What was done for requests whose effects have not left.
     steps: Vec<Span>,
-    /// Under way, by the key of the placeholder.
-    swaps: FxHashMap<Arc<str>, Span>,
+    /// Under way, by the placeholder.
+    swaps: FxHashMap<Key, Span>,
     /// Numbers the requests.
     requests: u64,
     leaving: Leaving,
@@ -54,7 +68,7 @@ pub(super) struct Traced {
 struct Known {
     request: u64,
     point: Point,
-    /// The placeholder that it replaces.
+    /// The key of the placeholder that it replaces.
     swap: Option<Arc<str>>,
 }
 
@@ -71,7 +85,7 @@ pub(super) struct Leaving {
     /// What is over: forgotten when all of the batch was looked at.
     over: Vec<Name>,
     /// Placeholders whose release has been confirmed, or needs no confirmation any more.
-    confirmed: Vec<Arc<str>>,
+    confirmed: Vec<Key>,
 }
 
 impl Traced {
@@ -101,10 +115,20 @@ impl Traced {
         if self.order.len() >= KNOWN
             && let Some(oldest) = self.order.pop_front()
         {
-            self.known.remove(&oldest);
+            self.forget(&oldest);
+        }
+        if name.0 == What::Ask {
+            self.apps.insert(name.1.clone(), name.2.clone());
         }
         self.order.push_back(name.clone());
         self.known.insert(name, known);
+    }
+
+    fn forget(&mut self, name: &Name) {
+        self.known.remove(name);
+        if name.0 == What::Ask && self.apps.get(&name.1) == Some(&name.2) {
+            self.apps.remove(&name.1);
+        }
     }
 
     /// Nothing came of what was done.
@@ -124,7 +148,7 @@ impl Traced {
             _ => None,
         });
         for release in releases.flatten().filter(|release| release.termination == Termination::PlaceholderReplaced) {
-            let Some(swap) = self.swaps.get_mut(&release.key) else { continue };
+            let Some(swap) = self.swaps.get_mut(&(release.app.clone(), release.key.clone())) else { continue };
             let mut span = swap.point().child("confirmation", Side::Inside);
             if let Some(by) = by {
                 span.link(by);
@@ -137,11 +161,12 @@ impl Traced {
     /// An effect is about to leave; `partition` is as all effects have left it.
     pub(super) fn note(&mut self, effect: &Effect, partition: &Partition) {
         match effect {
-            Effect::Event(event) => self.event(event),
+            Effect::Event(event) => self.event(event, partition),
             Effect::Callback(Callback::New(new)) => {
-                let name = (What::Ask, new.spec.key.clone());
+                let name = ask_of(&new.app, &new.spec.key);
                 let Some(known) = self.known.get(&name) else { return };
-                let swap = known.swap.as_ref().and_then(|placeholder| self.swaps.remove(placeholder));
+                let placeholder = known.swap.as_ref().map(|key| (new.app.clone(), key.clone()));
+                let swap = placeholder.and_then(|placeholder| self.swaps.remove(&placeholder));
                 let point = swap.as_ref().map_or_else(|| known.point.clone(), Span::point);
                 let mut span = point.child("callback: new allocation", Side::Callback);
                 span.text("callboard.node", &*new.node);
@@ -156,25 +181,19 @@ impl Traced {
             }
             Effect::Callback(Callback::Released(release)) => self.released(release, partition),
             Effect::Callback(Callback::RejectedAllocation { key, app, reason }) => {
-                self.refused((What::Ask, key.clone()), "callback: rejected allocation", Kind::Allocation, app, reason);
+                self.refused(ask_of(app, key), "callback: rejected allocation", Kind::Allocation, app, reason);
             }
             Effect::Callback(Callback::AcceptedApplication(app)) => {
-                if let Some(known) = self.known.get(&(What::App, app.clone())) {
+                if let Some(known) = self.known.get(&name_of(What::App, app)) {
                     let span = known.point.child("callback: accepted application", Side::Callback);
                     self.says(span, Kind::Application, app, "");
                 }
             }
             Effect::Callback(Callback::RejectedApplication { app, reason }) => {
-                self.refused(
-                    (What::App, app.clone()),
-                    "callback: rejected application",
-                    Kind::Application,
-                    app,
-                    reason,
-                );
+                self.refused(name_of(What::App, app), "callback: rejected application", Kind::Application, app, reason);
             }
             Effect::Callback(Callback::AcceptedNode(node)) => {
-                let name = (What::Node, node.clone());
+                let name = name_of(What::Node, node);
                 if let Some(known) = self.known.get(&name) {
                     let mut span = known.point.child("callback: accepted node", Side::Callback);
                     span.text("callboard.node", &**node);
@@ -183,18 +202,18 @@ impl Traced {
                 }
             }
             Effect::Callback(Callback::RejectedNode { node, reason }) => {
-                self.refused((What::Node, node.clone()), "callback: rejected node", Kind::Node, "", reason);
+                self.refused(name_of(What::Node, node), "callback: rejected node", Kind::Node, "", reason);
             }
-            Effect::App(AppEffect::Confirmed { key, termination: Termination::PlaceholderReplaced, .. }) => {
-                self.leaving.confirmed.push(key.clone());
+            Effect::App(AppEffect::Confirmed { app, key, termination: Termination::PlaceholderReplaced }) => {
+                self.leaving.confirmed.push((app.clone(), key.clone()));
             }
-            Effect::App(AppEffect::Removed { app }) => self.leaving.over.push((What::App, app.clone())),
+            Effect::App(AppEffect::Removed { app }) => self.leaving.over.push(name_of(What::App, app)),
             _ => {}
         }
     }
 
     fn released(&mut self, release: &Released, partition: &Partition) {
-        let name = (What::Ask, release.key.clone());
+        let name = ask_of(&release.app, &release.key);
         if release.termination != Termination::PlaceholderReplaced {
             if let Some(known) = self.known.get(&name) {
                 let span = known.point.child("callback: released allocation", Side::Callback);
@@ -204,7 +223,7 @@ impl Traced {
             return;
         }
         let real = real_of(partition, release);
-        let named = real.as_ref().and_then(|real| self.known.get(&(What::Ask, real.clone())));
+        let named = real.as_ref().and_then(|real| self.known.get(&ask_of(&release.app, real)));
         let Some(known) = named.or_else(|| self.known.get(&name)) else { return };
         if self.swaps.len() >= SWAPS {
             return;
@@ -217,9 +236,9 @@ impl Traced {
         self.says(span, Kind::Allocation, &release.app, &release.key);
         if let Some(real) = real {
             swap.text("callboard.ask", &*real);
-            self.learn((What::Ask, real), Known { request, point, swap: Some(release.key.clone()) });
+            self.learn(ask_of(&release.app, &real), Known { request, point, swap: Some(release.key.clone()) });
         }
-        self.swaps.insert(release.key.clone(), swap);
+        self.swaps.insert((release.app.clone(), release.key.clone()), swap);
         self.leaving.over.push(name);
     }
 
@@ -240,18 +259,20 @@ impl Traced {
         self.leaving.callbacks.push((kind, span));
     }
 
-    fn event(&mut self, event: &Event) {
+    fn event(&mut self, event: &Event, partition: &Partition) {
         let place = self.leaving.count;
         self.leaving.count += 1;
-        let (ask, app) = match event.kind {
-            EventKind::Request => (&event.object, &event.reference),
-            EventKind::App => (&event.reference, &event.object),
-            EventKind::Node => (&event.reference, &event.object),
+        let (key, app, other) = match event.kind {
+            EventKind::Request => (&event.object, Some(&event.reference), name_of(What::App, &event.reference)),
+            EventKind::App => (&event.reference, Some(&event.object), name_of(What::App, &event.object)),
+            EventKind::Node => {
+                (&event.reference, on_node(&self.apps, event, partition), name_of(What::Node, &event.object))
+            }
             EventKind::Queue | EventKind::UserGroup => return,
         };
-        let of = |what, name: &Arc<str>| (!name.is_empty()).then(|| self.known.get(&(what, name.clone()))).flatten();
-        let other = if event.kind == EventKind::Node { What::Node } else { What::App };
-        let Some(known) = of(What::Ask, ask).or_else(|| of(other, app)) else { return };
+        let of = |name: &Name| (!name.1.is_empty()).then(|| self.known.get(name)).flatten();
+        let ask = app.and_then(|app| of(&ask_of(app, key)));
+        let Some(known) = ask.or_else(|| of(&other)) else { return };
         let events = &mut self.leaving.events;
         let at = *self.leaving.of_request.entry(known.request).or_insert_with(|| {
             events.push((known.point.child("events", Side::Inside), Vec::new()));
@@ -272,13 +293,25 @@ impl Traced {
             }
         }
         for name in &left.over {
-            self.known.remove(name);
+            self.forget(name);
         }
         if self.known.is_empty() {
             self.order.clear();
         }
         left
     }
+}
+
+/// The application whose allocation the event of a node is about; `None` where that is of another one with the same key.
+fn on_node<'a>(apps: &'a FxHashMap<Arc<str>, Arc<str>>, event: &Event, partition: &Partition) -> Option<&'a Arc<str>> {
+    let app = apps.get(&event.reference)?;
+    let row = partition.alloc(app, &event.reference);
+    // Where it has gone, so has it from the node.
+    let here = row.is_none_or(|row| match row.node {
+        Some(node) => *partition.nodes[node].id() == event.object,
+        None => event.detail == Detail::NodeReservation,
+    });
+    here.then_some(app)
 }
 
 /// The ask that a placeholder makes room for.
@@ -291,13 +324,13 @@ fn real_of(partition: &Partition, release: &Released) -> Option<Arc<str>> {
 fn names(commands: &[Command]) -> impl Iterator<Item = Name> {
     commands.iter().flat_map(|command| {
         let names: Box<dyn Iterator<Item = Name>> = match command {
-            Command::Nodes(items) => Box::new(items.iter().map(|item| (What::Node, item.id.clone()))),
-            Command::Applications { new, .. } => Box::new(new.iter().map(|app| (What::App, app.id.clone()))),
+            Command::Nodes(items) => Box::new(items.iter().map(|item| name_of(What::Node, &item.id))),
+            Command::Applications { new, .. } => Box::new(new.iter().map(|app| name_of(What::App, &app.id))),
             Command::Allocations { allocations, releases } => {
                 let confirms = |termination| termination == Termination::PlaceholderReplaced;
-                let asks = allocations.iter().map(|item| item.spec.key.clone());
+                let asks = allocations.iter().map(|item| ask_of(&item.app, &item.spec.key));
                 let releases = releases.iter().filter(move |release| !confirms(release.termination));
-                Box::new(asks.chain(releases.map(|release| release.key.clone())).map(|key| (What::Ask, key)))
+                Box::new(asks.chain(releases.map(|release| ask_of(&release.app, &release.key))))
             }
             _ => Box::new(std::iter::empty()),
         };

@@ -106,10 +106,18 @@ pub fn run(args: &BenchArgs, other: &Path, shapes: &[ShapeId]) -> Result<Vec<Com
     Ok(compared)
 }
 
-/// One run of one program.
-fn outcomes(args: &BenchArgs, program: &Path, shape: ShapeId) -> Result<Vec<Outcome>> {
+/// Runs a shape once, as it was asked for.
+fn command(args: &BenchArgs, program: &Path, shape: ShapeId) -> Command {
     let depth = args.depth.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned());
-    let sizes = [("--nodes", args.nodes), ("--asks", args.asks), ("--queues", args.queues), ("--apps", args.apps)];
+    let sizes = [
+        ("--nodes", args.nodes),
+        ("--asks", args.asks),
+        ("--queues", args.queues),
+        ("--apps", args.apps),
+        ("--running", args.running),
+        ("--lines", args.lines),
+        ("--managers", (args.managers > 1).then_some(args.managers as usize)),
+    ];
     let mut command = Command::new(program);
     command.args(["bench", "--json", "--shape", &shape.name(), "--depth", &depth]);
     command.args(["--seconds", &args.seconds.to_string()]);
@@ -117,7 +125,13 @@ fn outcomes(args: &BenchArgs, program: &Path, shape: ShapeId) -> Result<Vec<Outc
         size.map(|size| command.args([name, &size.to_string()]));
     }
     args.traces.as_ref().map(|traces| command.arg("--traces").arg(traces));
+    command
+}
+
+/// One run of one program.
+fn outcomes(args: &BenchArgs, program: &Path, shape: ShapeId) -> Result<Vec<Outcome>> {
     let name = program.display();
+    let mut command = command(args, program, shape);
     let ran = command.stdin(Stdio::null()).output().with_context(|| format!("{name} cannot be started"))?;
     if !ran.status.success() {
         let said = String::from_utf8_lossy(&ran.stderr);
@@ -183,6 +197,15 @@ mod tests {
         let [low, high] = spread.interval;
         assert!(low < 1.0 && high > spread.ratio && low >= 90.0 / 110.0 && high <= 110.0 / 90.0, "{spread:?}");
         assert_eq!(Ratio::of(&pairs), Some(spread), "the same figures give the same interval");
+    }
+
+    #[test]
+    fn both_programs_are_given_every_size() {
+        let args = BenchArgs { running: Some(3), lines: Some(40), managers: 2, ..BenchArgs::small() };
+        let command = command(&args, Path::new("callboard"), ShapeId::S1);
+        let words: Vec<&str> = command.get_args().filter_map(|word| word.to_str()).collect();
+        let sizes = ["--nodes", "7", "--asks", "70", "--running", "3", "--lines", "40", "--managers", "2"];
+        assert!(words.ends_with(&sizes), "{words:?}");
     }
 
     #[test]

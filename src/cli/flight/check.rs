@@ -18,7 +18,7 @@ const SHOWN: usize = 50;
 pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let flight = args.source.open()?;
     let (text, sound) = check(&flight)?;
-    out::print(text)?;
+    out::print(out::lines(&text))?;
     Ok(if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -375,12 +375,8 @@ fn of_tags(tags: &Texts, found: &mut Found) {
 
 fn of_partition(partition: &Partition, found: &mut Found) {
     of_configuration(&partition.conf, found);
-    for app in partition.apps.places() {
-        found.others.insert(app.id.to_string());
-        found.people.extend([&app.user].into_iter().chain(app.groups.iter()).map(|name| name.to_string()));
-        of_tags(&app.tags, found);
-    }
-    for app in partition.terminated.values().chain(partition.rejected.values()) {
+    let ended = partition.terminated.values().chain(partition.rejected.values());
+    for app in partition.apps.places().chain(ended.map(|app| &**app)) {
         found.others.insert(app.id.to_string());
         found.people.extend([&app.user].into_iter().chain(app.groups.iter()).map(|name| name.to_string()));
         of_tags(&app.tags, found);

@@ -92,7 +92,7 @@ impl Printer {
     /// The output failed.
     pub fn print(&mut self, event: &Event, out: &mut dyn Write) -> io::Result<()> {
         if self.format == Format::Json {
-            return writeln!(out, "{}", event.json);
+            return writeln!(out, "{}", out::escaped(&event.json));
         }
         let time = self.time(event.at);
         write!(out, "{} {}", self.paint(GREEN, &time), self.paint(YELLOW, &out::line(&event.name)))?;
@@ -195,6 +195,18 @@ mod tests {
         assert_eq!(human[1], r#"[  +0.608255] online idset="0""#);
         assert_eq!(human[4], "[Nov20 17:09] truncate", "a new date after a minute");
         printed(Format::Json, TimeFormat::Raw, false);
+    }
+
+    #[test]
+    fn no_terminal_obeys_an_event() {
+        let event = "{\"timestamp\":1,\"name\":\"drain\",\"context\":{\"reason\":\"a\u{9b}\u{202e}b\"}}";
+        let event = Event::parse(event).unwrap();
+        for (format, shown) in [(Format::Text, "reason=\"a  b\""), (Format::Json, r#""reason":"a\u009b\u202eb""#)] {
+            let mut out = Vec::new();
+            Printer::new(format, TimeFormat::Raw, TimeZone::UTC, false).print(&event, &mut out).unwrap();
+            let out = String::from_utf8(out).unwrap();
+            assert!(out.contains(shown), "{out:?}");
+        }
     }
 
     #[test]

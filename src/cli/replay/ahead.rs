@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::{
         cli::replay::{
-            trace::{Millis, ResourceKind, TraceApp, TraceAsk, TraceNode},
+            trace::{Millis, testing},
             wire,
         },
         si::v1::{AllocationResponse, RejectedAllocation},
@@ -149,21 +149,9 @@ mod tests {
 
     /// Three nodes of 10; an ask each second, which ends ten seconds later.
     fn trace(needs: &[i64]) -> Trace {
-        let ask = |(at, need): (usize, &i64)| TraceAsk {
-            key: format!("ask-{at}"),
-            app: 0,
-            needs: vec![*need],
-            priority: 0,
-            starts: Millis(at as i64 * 1000),
-            ends: Some(Millis(at as i64 * 1000 + 10_000)),
-        };
-        Trace {
-            types: vec![ResourceKind::Vcore],
-            nodes: ["a", "b", "c"].map(|id| TraceNode { id: id.into(), capacity: vec![10] }).into(),
-            apps: vec![TraceApp { id: "app".into(), queue: "q".into(), user: "u".into() }],
-            asks: needs.iter().enumerate().map(ask).collect(),
-            ..Trace::default()
-        }
+        let ask =
+            |(at, need): (i64, &i64)| testing::ask(&format!("ask-{at}"), *need, at * 1000, Some(at * 1000 + 10_000));
+        testing::trace(&["a", "b", "c"], 10, (0..).zip(needs).map(ask).collect())
     }
 
     fn gathered(ahead: &mut Ahead, trace: &Trace, books: &Books<'_>) -> usize {

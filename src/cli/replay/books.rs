@@ -424,26 +424,12 @@ fn waits(state: &[AskState], ask: usize) -> bool {
 mod tests {
     use super::*;
     use crate::{
-        cli::replay::trace::{ResourceKind, TraceApp, TraceAsk, TraceNode},
+        cli::replay::trace::testing::{self, ask},
         si::v1::{AcceptedApplication, Allocation, AllocationRelease, RejectedAllocation},
     };
 
     fn trace() -> Trace {
-        let ask = |key: &str, need| TraceAsk {
-            key: key.into(),
-            app: 0,
-            needs: vec![need],
-            priority: 0,
-            starts: Millis(0),
-            ends: None,
-        };
-        Trace {
-            types: vec![ResourceKind::Vcore],
-            nodes: vec![TraceNode { id: "n".into(), capacity: vec![10] }],
-            apps: vec![TraceApp { id: "app".into(), queue: "q".into(), user: "u".into() }],
-            asks: vec![ask("a", 6), ask("b", 6)],
-            ..Trace::default()
-        }
+        testing::trace(&["n"], 10, vec![ask("a", 6, 0, None), ask("b", 6, 0, None)])
     }
 
     fn new(key: &str) -> AllocationResponse {

@@ -78,26 +78,14 @@ fn quantity(kind: ResourceKind, amount: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::replay::trace::{Millis, TraceApp, TraceAsk, TraceNode};
+    use crate::cli::replay::trace::{TraceApp, TraceAsk, testing};
 
     #[test]
     fn queues_are_sized_by_their_demand() {
         let app = |queue: &str| TraceApp { id: queue.into(), queue: queue.into(), user: "u".into() };
-        let ask = |app, need| TraceAsk {
-            key: format!("{app}"),
-            app,
-            needs: vec![need],
-            priority: 0,
-            starts: Millis(0),
-            ends: None,
-        };
-        let trace = Trace {
-            types: vec![ResourceKind::Vcore],
-            nodes: vec![TraceNode { id: "n".into(), capacity: vec![1000] }],
-            apps: vec![app("web"), app("batch")],
-            asks: vec![ask(0, 900), ask(1, 300)],
-            ..Trace::default()
-        };
+        let ask = |app, need| TraceAsk { app, ..testing::ask(&format!("{app}"), need, 0, None) };
+        let trace = testing::trace(&["n"], 1000, vec![ask(0, 900), ask(1, 300)]);
+        let trace = Trace { apps: vec![app("web"), app("batch")], ..trace };
         let text = of(&trace);
         let batch = text.find("\"batch\"").unwrap();
         let web = text.find("\"web\"").unwrap();

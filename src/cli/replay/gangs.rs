@@ -145,24 +145,12 @@ pub fn placeholder_key(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::replay::trace::{Millis, TraceApp, TraceAsk};
+    use crate::cli::replay::trace::testing;
 
     fn trace() -> Trace {
-        let ask = |key: &str| TraceAsk {
-            key: key.into(),
-            app: 0,
-            needs: vec![1],
-            priority: 0,
-            starts: Millis(0),
-            ends: None,
-        };
+        let asks = ["1", "2", "3"].map(|key| testing::ask(key, 1, 0, None)).into();
         let groups = vec!["a".into(), "a".into(), "b".into()];
-        Trace {
-            apps: vec![TraceApp { id: "app".into(), queue: "q".into(), user: "u".into() }],
-            asks: vec![ask("1"), ask("2"), ask("3")],
-            gangs: Some(GangPlan { groups, sizes: vec![vec![3]] }),
-            ..Trace::default()
-        }
+        Trace { gangs: Some(GangPlan { groups, sizes: vec![vec![3]] }), ..testing::trace(&[], 0, asks) }
     }
 
     #[test]

@@ -172,12 +172,15 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let trace = load(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let replayed = runtime.block_on(replay(args, &trace))?;
-    fs::write(&args.report, replayed.html).with_context(|| format!("{} cannot be written", args.report.display()))?;
+    let file = args.report.display();
+    // What came of it is told, also where there is no place for the report.
+    let written = fs::write(&args.report, replayed.html).with_context(|| format!("{file} cannot be written"));
     let summary = replayed.summary;
     if args.json {
-        out::print(format_args!("{}\n", serde_json::to_string_pretty(&summary)?))?;
+        out::print(format_args!("{}\n", out::escaped(&serde_json::to_string_pretty(&summary)?)))?;
     } else {
-        out::print(format_args!("{summary}\nThe report is in {}\n", args.report.display()))?;
+        let place = if written.is_ok() { format!("The report is in {file}\n") } else { String::new() };
+        out::print(format_args!("{}\n{place}", out::lines(&summary.to_string())))?;
     }
     // What depends on the machine is no part of a result that does not.
     if summary.speed.is_none() {
@@ -186,6 +189,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode> {
     if let Some(error) = replayed.error {
         return Err(error);
     }
+    written?;
     Ok(match (summary.complete, &summary.disagreement) {
         (false, _) => ExitCode::from(INTERRUPTED),
         (true, Some(_)) => ExitCode::FAILURE,

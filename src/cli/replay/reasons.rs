@@ -194,18 +194,10 @@ pub fn on_the_nodes(trace: &Trace, books: &Books<'_>, needs: &Amounts) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::replay::trace::{Millis, ResourceKind, TraceApp, TraceAsk, TraceNode};
+    use crate::cli::replay::trace::testing;
 
     fn trace() -> Trace {
-        let node = |id: &str, amount| TraceNode { id: id.into(), capacity: vec![amount] };
-        let ask = TraceAsk { key: "a".into(), app: 0, needs: vec![30], priority: 0, starts: Millis(0), ends: None };
-        Trace {
-            types: vec![ResourceKind::Vcore],
-            nodes: vec![node("n1", 40), node("n2", 40)],
-            apps: vec![TraceApp { id: "app".into(), queue: "q".into(), user: "u".into() }],
-            asks: vec![ask],
-            ..Trace::default()
-        }
+        testing::trace(&["n1", "n2"], 40, vec![testing::ask("a", 30, 0, None)])
     }
 
     fn told(free: [i64; 2], cause: &str) -> String {

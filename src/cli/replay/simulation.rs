@@ -247,31 +247,18 @@ mod tests {
     use super::*;
     use crate::cli::replay::{
         config,
-        trace::{GangPlan, ResourceKind, TraceApp, TraceAsk, TraceNode},
+        trace::{GangPlan, testing},
     };
 
     /// Two of three placeholders have a place: the asks that these stand for wait for the third, which no node can take.
     #[tokio::test]
     async fn estimates_are_judged_by_what_came() {
         // One after the other on the only node, for 60 to 99 s each; new ones come faster than that.
-        let ask = |n: i64| TraceAsk {
-            key: format!("k{n}"),
-            app: 0,
-            needs: vec![9],
-            priority: 0,
-            starts: Millis::from_secs(n * 50),
-            ends: None,
+        let ask = |n: i64| {
+            let starts = n * 50_000;
+            testing::ask(&format!("k{n}"), 9, starts, Some(starts + 1000 * (140 + (n * 37) % 40)))
         };
-        let mut trace = Trace {
-            types: vec![ResourceKind::Vcore],
-            nodes: vec![TraceNode { id: "n1".into(), capacity: vec![27] }],
-            apps: vec![TraceApp { id: "app".into(), queue: "q".into(), user: "u".into() }],
-            asks: (0..200).map(ask).collect(),
-            ..Trace::default()
-        };
-        for (n, ask) in trace.asks.iter_mut().enumerate() {
-            ask.ends = Some(Millis(ask.starts.0 + 1000 * (140 + (n as i64 * 37) % 40)));
-        }
+        let trace = testing::trace(&["n1"], 27, (0..200).map(ask).collect());
         let mut simulation = Simulation::new(&trace, &config::of(&trace)).unwrap();
         simulation.estimates = Some(Estimates::new(&trace, 50));
         simulation.play().await.unwrap();
@@ -294,22 +281,9 @@ mod tests {
 
     #[tokio::test]
     async fn members_of_a_gang_wait_for_the_one_without_a_place() {
-        let ask = |key: &str| TraceAsk {
-            key: key.into(),
-            app: 0,
-            needs: vec![6],
-            priority: 0,
-            starts: Millis(0),
-            ends: None,
-        };
-        let trace = Trace {
-            types: vec![ResourceKind::Vcore],
-            nodes: ["n1", "n2"].map(|id| TraceNode { id: id.into(), capacity: vec![9] }).into(),
-            apps: vec![TraceApp { id: "app".into(), queue: "q".into(), user: "u".into() }],
-            asks: ["a", "b", "c"].map(ask).into(),
-            gangs: Some(GangPlan { groups: vec!["g".into(); 3], sizes: vec![vec![18]] }),
-            ..Trace::default()
-        };
+        let asks = ["a", "b", "c"].map(|key| testing::ask(key, 6, 0, None)).into();
+        let gangs = Some(GangPlan { groups: vec!["g".into(); 3], sizes: vec![vec![18]] });
+        let trace = Trace { gangs, ..testing::trace(&["n1", "n2"], 9, asks) };
         let mut simulation = Simulation::new(&trace, &config::of(&trace)).unwrap();
         simulation.play().await.unwrap();
         let reasons = [(reasons::GANG.to_owned(), 2), ("no single node has enough vcore left".to_owned(), 1)];

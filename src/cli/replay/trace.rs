@@ -207,14 +207,31 @@ pub fn subtract(sum: &mut Amounts, less: &Amounts) {
     sum.iter_mut().zip(less).for_each(|(sum, less)| *sum -= less);
 }
 
+/// Small traces of one type and one application, for tests.
 #[cfg(test)]
-mod tests {
+pub mod testing {
     use super::*;
 
-    fn ask(key: &str, need: i64, starts: i64, ends: Option<i64>) -> TraceAsk {
+    pub fn ask(key: &str, need: i64, starts: i64, ends: Option<i64>) -> TraceAsk {
         let (starts, ends) = (Millis(starts), ends.map(Millis));
         TraceAsk { key: key.into(), app: 0, needs: vec![need], priority: 0, starts, ends }
     }
+
+    /// Each node has the same capacity.
+    pub fn trace(nodes: &[&str], capacity: i64, asks: Vec<TraceAsk>) -> Trace {
+        Trace {
+            types: vec![ResourceKind::Vcore],
+            nodes: nodes.iter().map(|id| TraceNode { id: (*id).into(), capacity: vec![capacity] }).collect(),
+            apps: vec![TraceApp { id: "app".into(), queue: "q".into(), user: "u".into() }],
+            asks,
+            ..Trace::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{testing::ask, *};
 
     #[test]
     fn steps_are_moments_in_order() {

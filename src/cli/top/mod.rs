@@ -128,7 +128,6 @@ fn headline(overview: &Value, partition: &str) -> String {
     )
 }
 
-/// Amounts by type.
 /// What came of a request.
 enum Answer {
     List(View, Option<(View, String)>, Result<(String, List), Error>),

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use actix::prelude::*;
-use actix_web::{App, HttpServer, web::Data};
+use actix_web::web::Data;
 use callboard::{
     actors::{
-        directory::{Asked, Directory, Listing, PartitionEntry},
+        directory::{Directory, Listing},
         journal::Journals,
         partition::PartitionActor,
     },
@@ -26,39 +26,18 @@ use callboard::{
         route::register,
     },
     messages::{
-        budget::Budget,
-        clock::Clock,
-        event::Publish,
         journal::{Begin, GetStatus, Post},
-        partition::{Alive, Commands, GetSnapshot, PartitionSetup, Signs},
-        rm::Deliver,
+        partition::{Alive, Commands, GetSnapshot, Signs},
     },
 };
 use clap::Parser;
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
+use crate::in_process;
+
 const INTERNAL: &str = "[rm]default";
 const CONFIG: &str = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]";
-
-/// Takes what a partition says.
-struct Sink;
-
-impl Actor for Sink {
-    type Context = Context<Self>;
-}
-
-impl Handler<Deliver> for Sink {
-    type Result = ();
-
-    fn handle(&mut self, _msg: Deliver, _ctx: &mut Self::Context) {}
-}
-
-impl Handler<Publish> for Sink {
-    type Result = ();
-
-    fn handle(&mut self, _msg: Publish, _ctx: &mut Self::Context) {}
-}
 
 #[derive(Parser)]
 enum Cli {
@@ -75,31 +54,10 @@ pub struct Rig {
 impl Rig {
     /// A partition with these hosts, each a node of its own with 4 cores, and their journal.
     pub async fn start(hosts: &str) -> Rig {
-        let sink = Sink.start();
         let conf = config::load(CONFIG).unwrap().partitions[0].clone();
-        let partition = PartitionActor::start_here(PartitionSetup {
-            clock: Clock::default(),
-            rm: "rm".into(),
-            epoch: 1,
-            internal: INTERNAL.into(),
-            conf,
-            budget: Budget::new(1000, 1000),
-            patience: Default::default(),
-            callbacks: sink.clone().recipient(),
-            events: sink.recipient().into(),
-            recorded: None,
-        });
+        let (entry, partition) = in_process::partition("rm", "default", conf);
         let directory = Arc::new(Directory::default());
-        directory.set(Listing {
-            rms: Vec::new(),
-            partitions: vec![PartitionEntry {
-                rm: "rm".into(),
-                internal: INTERNAL.into(),
-                shown: "default".into(),
-                addr: Asked::new("default", partition.clone()),
-                followed: false,
-            }],
-        });
+        directory.set(Listing { rms: Vec::new(), partitions: vec![entry] });
         let settings = Settings { batch: Nanos::ZERO, ..Settings::default() };
         let journals = Arc::new(Journals::new(Arbiter::current(), None, settings));
         let api = Data::new(ResourceApi {
@@ -108,16 +66,7 @@ impl Rig {
             journals: journals.clone(),
             statuses: Default::default(),
         });
-        let server = HttpServer::new(move || {
-            App::new().app_data(api.clone()).configure(|config| register(config, &resource::routes()))
-        })
-        .workers(1)
-        .h1_allow_half_closed(false)
-        .disable_signals()
-        .bind("127.0.0.1:0")
-        .unwrap();
-        let address = server.addrs()[0];
-        actix::spawn(server.run());
+        let (address, _) = in_process::serve(move |config| register(config.app_data(api.clone()), &resource::routes()));
         let rig = Rig { server: format!("http://{address}"), journals, partition };
         rig.register(hosts).await;
         rig

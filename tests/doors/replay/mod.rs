@@ -150,12 +150,27 @@ fn the_program_replays_and_leaves_its_report() {
         .arg(&report)
         // What the environment says of another server does not count for the one of the replay.
         .env("CALLBOARD_HTTP", "192.0.2.1:1")
+        .env("CALLBOARD_SET", "log.level=none")
+        .env("CALLBOARD_TLS_CLIENT_CA", "/nonexistent")
         .output()
         .unwrap();
     assert!(program.status.success(), "{}", String::from_utf8_lossy(&program.stderr));
     let summary: serde_json::Value = serde_json::from_slice(&program.stdout).unwrap();
     assert_eq!((&summary["complete"], &summary["disagreement"]), (&true.into(), &serde_json::Value::Null));
     assert!(std::fs::read_to_string(report).unwrap().contains("<svg"));
+}
+
+#[test]
+fn a_report_that_has_no_place_hides_no_result() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = std::process::Command::new(env!("CARGO_BIN_EXE_callboard"))
+        .args(["replay", "--json", "--report"])
+        .arg(dir.path())
+        .output()
+        .unwrap();
+    let summary: serde_json::Value = serde_json::from_slice(&program.stdout).unwrap();
+    assert_eq!((&summary["complete"], program.status.code()), (&true.into(), Some(1)));
+    assert!(String::from_utf8_lossy(&program.stderr).contains("cannot be written"));
 }
 
 /// In process a trace takes its time from the trace: the result is the same to the byte each time, however busy the machine

@@ -2,63 +2,22 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use actix::prelude::*;
 use callboard::{
-    actors::{
-        directory::{Asked, Listing, PartitionEntry, RmEntry},
-        partition::PartitionActor,
-    },
+    actors::directory::{Listing, PartitionEntry, RmEntry},
     config::{self, LoadedConfig},
     domain::command::Command,
-    messages::{
-        budget::Budget,
-        clock::Clock,
-        event::Publish,
-        partition::{Commands, PartitionSetup},
-        rm::Deliver,
-    },
+    messages::partition::Commands,
 };
 
 use super::{
     scenario::{QUEUES, applications, asks, setup},
     server::Server,
 };
-
-/// Takes what a resource manager would be sent.
-struct Nobody;
-
-impl Actor for Nobody {
-    type Context = Context<Self>;
-}
-
-impl Handler<Deliver> for Nobody {
-    type Result = ();
-
-    fn handle(&mut self, _: Deliver, _: &mut Self::Context) {}
-}
-
-impl Handler<Publish> for Nobody {
-    type Result = ();
-
-    fn handle(&mut self, _: Publish, _: &mut Self::Context) {}
-}
+use crate::in_process;
 
 /// The entries of a resource manager with one partition.
 pub fn manager(id: &str, shown: &str, config: LoadedConfig, extra: &[(&str, &str)]) -> (RmEntry, PartitionEntry) {
-    let nobody = Nobody.start();
-    let internal: Arc<str> = format!("[{id}]default").into();
-    let addr = PartitionActor::start_here(PartitionSetup {
-        clock: Clock::default(),
-        rm: id.into(),
-        epoch: 1,
-        internal: internal.clone(),
-        conf: config.partitions[0].clone(),
-        budget: Budget::new(1_000_000, 1_000_000),
-        patience: Default::default(),
-        callbacks: nobody.clone().recipient(),
-        events: nobody.recipient().into(),
-        recorded: None,
-    });
+    let (partition, _) = in_process::partition(id, shown, config.partitions[0].clone());
     let build_info = [("buildVersion", "latest"), ("rmId", id)].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
     let extra: BTreeMap<String, String> = extra.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
     let rm = RmEntry {
@@ -70,10 +29,7 @@ pub fn manager(id: &str, shown: &str, config: LoadedConfig, extra: &[(&str, &str
         extra: Arc::new(extra),
         at_registration: BTreeMap::new(),
     };
-    (
-        rm,
-        PartitionEntry { rm: id.into(), internal, shown: shown.into(), addr: Asked::new(shown, addr), followed: false },
-    )
+    (rm, partition)
 }
 
 /// A server over the captured cluster, with everything placed.

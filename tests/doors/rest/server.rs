@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use actix::{Actor, Arbiter};
-use actix_web::{App, HttpServer, dev::ServerHandle};
+use actix_web::dev::ServerHandle;
 use callboard::{
     actors::{directory::Listing, event::EventActor, topology::Topology},
     config,
@@ -15,6 +15,8 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
+
+use crate::in_process::serve;
 
 pub struct Server {
     pub address: SocketAddr,
@@ -31,18 +33,7 @@ impl Server {
         topology.directory.set(listing);
         let state = RestState::new(topology, Arc::new(Metrics::new().unwrap()));
         let state = Arc::new(state);
-        let services = ws_v1::services(state.clone());
-        let server = HttpServer::new(move || App::new().configure(services.clone()))
-            .workers(1)
-            .disable_signals()
-            .h1_allow_half_closed(false)
-            .shutdown_timeout(0)
-            .bind("127.0.0.1:0")
-            .unwrap();
-        let address = server.addrs()[0];
-        let server = server.run();
-        let handle = server.handle();
-        actix::spawn(server);
+        let (address, handle) = serve(ws_v1::services(state.clone()));
         Server { address, state, handle }
     }
 

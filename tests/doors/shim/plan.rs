@@ -4,7 +4,10 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::shim::server::{CONFIG, Server, command};
+use crate::{
+    shim::server::{CONFIG, Server, command},
+    wired::rig::{application, asks},
+};
 
 const NEW: &str = "partitions:\n  - name: default\n    queues:\n      - name: root\n        submitacl: nobody\n        queues:\n          \
                    - name: a\n            submitacl: v\n            resources: {max: {memory: 15}}\n          - name: b\n  - name: second\n    \
@@ -14,13 +17,8 @@ const NEW: &str = "partitions:\n  - name: default\n    queues:\n      - name: ro
 async fn busy() -> Server {
     let server = Server::registered(&[]).await;
     server.nodes(&["n1"]).await;
-    let app = json!({"applicationID": "app-1", "queueName": "root.a", "partitionName": "default", "ugi": {"user": "u", "groups": ["g"]}});
-    let (status, body) = server.send("POST", "/si/v1/rm/rm-1/applications", &json!({"new": [app]})).await;
-    assert_eq!(status, 202, "{body}");
-    let ask = json!({"allocationKey": "k1", "applicationID": "app-1", "partitionName": "default",
-        "resourcePerAlloc": {"resources": {"memory": {"value": 20}}}});
-    let (status, body) = server.send("POST", "/si/v1/rm/rm-1/allocations", &json!({"allocations": [ask]})).await;
-    assert_eq!(status, 202, "{body}");
+    application(&server, "app-1").await;
+    asks(&server, "app-1", &["k1"], 20).await;
     let mut stream = server.stream("?after=0").await;
     while stream.next().await["allocation"]["new"][0]["allocationKey"] != "k1" {}
     server

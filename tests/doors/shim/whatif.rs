@@ -7,22 +7,15 @@ use serde_json::{Value, json};
 use crate::{
     common,
     shim::server::{CONFIG, Server, command},
+    wired::rig::{application, asks},
 };
 
 /// `rm-1` with a node of 100 and an application of `u` in `root.a` that has 80 of it and waits for 80 more.
 async fn busy() -> Server {
     let server = Server::registered(&[]).await;
     server.nodes(&["n1"]).await;
-    let app = json!({"applicationID": "app-1", "queueName": "root.a", "partitionName": "default", "ugi": {"user": "u", "groups": ["g"]}});
-    let (status, body) = server.send("POST", "/si/v1/rm/rm-1/applications", &json!({"new": [app]})).await;
-    assert_eq!(status, 202, "{body}");
-    let ask = |key: &str| {
-        json!({"allocationKey": key, "applicationID": "app-1", "partitionName": "default",
-        "resourcePerAlloc": {"resources": {"memory": {"value": 80}}}})
-    };
-    let asks = json!({"allocations": [ask("k1"), ask("k2")]});
-    let (status, body) = server.send("POST", "/si/v1/rm/rm-1/allocations", &asks).await;
-    assert_eq!(status, 202, "{body}");
+    application(&server, "app-1").await;
+    asks(&server, "app-1", &["k1", "k2"], 80).await;
     let mut stream = server.stream("?after=0").await;
     while stream.next().await["allocation"]["new"][0]["allocationKey"] != "k1" {}
     // A moment later it is said of the other one that it waits for a larger cluster, which is seen.

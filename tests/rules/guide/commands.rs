@@ -169,6 +169,8 @@ fn describe(command: &Command, path: &str, page: &mut String) {
             let takes = arg.get_action().takes_values() && !values.is_empty();
             let short = arg.get_short().map_or(String::new(), |short| format!("-{short}, "));
             let name = match arg.get_long() {
+                // `--color never` would be refused.
+                Some(long) if takes && arg.is_require_equals_set() => format!("{short}--{long}[={values}]"),
                 Some(long) if takes => format!("{short}--{long} {values}"),
                 Some(long) => format!("{short}--{long}"),
                 None => values,

@@ -150,7 +150,7 @@ fn the_program_replays_and_leaves_its_report() {
         .arg(&report)
         // What the environment says of another server does not count for the one of the replay.
         .env("CALLBOARD_HTTP", "192.0.2.1:1")
-        .env("CALLBOARD_SET", "log.level=none")
+        .env("CALLBOARD_RM_MAX_ITEMS", "10")
         .env("CALLBOARD_TLS_CLIENT_CA", "/nonexistent")
         .output()
         .unwrap();

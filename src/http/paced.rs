@@ -33,8 +33,8 @@ const AT_ONCE: usize = 4 << 10;
 pub struct Pace {
     /// So many bytes.
     left: Cell<usize>,
-    /// Then as many again, when what was read has been looked at.
-    goes_on: Cell<bool>,
+    /// Then so many, when what was read has been looked at.
+    then: Cell<usize>,
     /// Number of the request that is under way, or that comes.
     request: Cell<u64>,
     /// Who would read more.
@@ -42,9 +42,9 @@ pub struct Pace {
 }
 
 impl Pace {
-    fn set(&self, left: usize, goes_on: bool) {
+    fn set(&self, left: usize, then: usize) {
         self.left.set(left);
-        self.goes_on.set(goes_on);
+        self.then.set(then);
         if let Some(waits) = self.waits.take() {
             waits.wake();
         }
@@ -66,7 +66,7 @@ pub struct Paced<S> {
 impl<S> Paced<S> {
     /// Of this stream.
     pub fn new(io: S) -> Paced<S> {
-        let pace = Pace { left: PIECE.into(), goes_on: true.into(), request: 0.into(), waits: RefCell::default() };
+        let pace = Pace { left: PIECE.into(), then: PIECE.into(), request: 0.into(), waits: RefCell::default() };
         Paced { io, pace: Rc::new(pace), ahead: Vec::new() }
     }
 
@@ -85,8 +85,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let Paced { io, pace, ahead } = self.get_mut();
         if pace.left.get() == 0 {
-            if pace.goes_on.get() {
-                pace.left.set(PIECE);
+            if pace.then.get() > 0 {
+                pace.left.set(pace.then.get());
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -162,13 +162,13 @@ impl UnderWay {
         pace.request.set(number);
         if request.headers().contains_key(header::TRANSFER_ENCODING) {
             // Only who reads it knows its end.
-            pace.set(PIECE, true);
+            pace.set(PIECE, PIECE);
             let payload = Body { payload: request.take_payload(), pace: pace.clone(), request: number };
             request.set_payload(Payload::Stream { payload: Box::pin(payload) });
         } else {
             // What cannot be read as a length is refused before.
             let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-            pace.set(length.and_then(|length| length.parse().ok()).unwrap_or(0), false);
+            pace.set(length.and_then(|length| length.parse().ok()).unwrap_or(0), 0);
         }
         Some(UnderWay { pace, request: number })
     }
@@ -182,7 +182,7 @@ impl UnderWay {
             }
             let pace = under_way.pace.clone();
             drop(under_way);
-            pace.set(usize::MAX, false);
+            pace.set(usize::MAX, 0);
             None
         });
         answer.map_body(|_, body| Answer { body, _under_way: under_way })
@@ -193,7 +193,7 @@ impl Drop for UnderWay {
     fn drop(&mut self) {
         if self.pace.request.get() == self.request {
             self.pace.request.set(self.request + 1);
-            self.pace.set(PIECE, true);
+            self.pace.set(PIECE, PIECE);
         }
     }
 }
@@ -225,13 +225,18 @@ impl<B: MessageBody + Unpin> MessageBody for Answer<B> {
 struct Body {
     payload: Payload,
     pace: Rc<Pace>,
+    /// 0 once it has been read: no request has that number.
     request: u64,
 }
 
 impl Body {
+    fn is_under_way(&self) -> bool {
+        self.pace.request.get() == self.request
+    }
+
     fn end(&self) {
-        if self.pace.request.get() == self.request {
-            self.pace.set(0, false);
+        if self.is_under_way() {
+            self.pace.set(0, 0);
         }
     }
 }
@@ -240,9 +245,13 @@ impl Stream for Body {
     type Item = Result<Bytes, PayloadError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.is_under_way() {
+            self.pace.then.set(AT_ONCE);
+        }
         let next = ready!(Pin::new(&mut self.payload).poll_next(context));
         if next.is_none() {
             self.end();
+            self.request = 0;
         }
         Poll::Ready(next)
     }

@@ -319,7 +319,7 @@ impl RmActor {
                 ),
             });
         };
-        if matches!(want, Want::All { .. }) && !self.streams.has_room() {
+        if !self.streams.has_room() {
             let detail = format!(
                 "{CLOSED} streams of resource manager \"{}\" that are over were not read to their end: end their connections, or try again \
                  when they are given up",

@@ -107,12 +107,6 @@ impl Stream {
         let _ = self.to.send(message);
     }
 
-    /// Closes it. Gives what tells whether its door still has it.
-    fn close(self, closing: &Closing) -> Weak<Progress> {
-        self.tell(ToStream::Close(closing.clone()));
-        Arc::downgrade(&self.progress)
-    }
-
     /// The next line to be sent.
     pub fn cursor(&self) -> Cursor {
         self.next
@@ -208,29 +202,29 @@ impl Streams {
         more
     }
 
-    /// Another stream of all kinds may be opened: not too many are left that nobody reads.
-    pub fn has_room(&mut self) -> bool {
-        self.let_go();
-        self.closed.len() < CLOSED
+    /// Another stream may be opened: not too many are left that nobody reads.
+    pub fn has_room(&self) -> bool {
+        self.closed.iter().filter(|stream| stream.strong_count() > 0).count() < CLOSED
     }
 
-    /// Forgets the closed ones that their doors have no more.
-    fn let_go(&mut self) {
-        self.closed.retain(|stream| stream.strong_count() > 0);
+    /// Closes a stream that is not among the open ones any more, and remembers it while its door has it.
+    fn retire(&mut self, stream: &Stream, closing: &Closing) {
+        stream.tell(ToStream::Close(closing.clone()));
+        self.closed.retain(|closed| closed.strong_count() > 0);
+        self.closed.push(Arc::downgrade(&stream.progress));
     }
 
     /// Opens the stream of a kind, which replaces the one before it.
     pub fn open_plain(&mut self, kind: Kind, stream: Stream, replaced: &Closing) {
         if let Some(before) = self.plain[kind as usize].replace(stream) {
-            before.tell(ToStream::Close(replaced.clone()));
+            self.retire(&before, replaced);
         }
     }
 
     /// Opens the stream of all kinds, which replaces the one before it.
     pub fn open_all(&mut self, stream: Stream, replaced: &Closing) {
-        self.let_go();
         if let Some(before) = self.all.replace(stream) {
-            self.closed.push(before.close(replaced));
+            self.retire(&before, replaced);
         }
         // What a plain stream had on its way was handed over or is sent again by the new one.
         for stream in self.plain.iter_mut().flatten() {
@@ -257,9 +251,10 @@ impl Streams {
 
     /// Closes all response streams, the waiting one too where asked for.
     pub fn close(&mut self, closing: &Closing, waiting_too: bool) {
-        self.let_go();
-        for stream in self.all.take().into_iter().chain(self.plain.iter_mut().filter_map(Option::take)) {
-            self.closed.push(stream.close(closing));
+        let open: Vec<Stream> =
+            self.all.take().into_iter().chain(self.plain.iter_mut().filter_map(Option::take)).collect();
+        for stream in &open {
+            self.retire(stream, closing);
         }
         if waiting_too && let Some(waiting) = self.waiting.take() {
             waiting.stream.tell(ToStream::Close(closing.clone()));

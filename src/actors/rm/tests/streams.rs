@@ -70,12 +70,12 @@ async fn a_second_stream_replaces_the_first() {
     assert_eq!(env.info().await.streams.len(), 1);
 }
 
-#[actix::test]
-async fn streams_that_nobody_reads_to_their_end_are_not_replaced_without_end() {
+/// Opens one after the other and reads none.
+async fn is_refused_without_readers(want: Want) {
     let env = Env::registered(&[]).await;
     let mut silent = Vec::new();
     let refused = loop {
-        match env.open(Want::All { after: Some(0), predicates: None }).await {
+        match env.open(want).await {
             Ok(stream) => silent.push(stream),
             Err(refused) => break refused,
         }
@@ -87,6 +87,16 @@ async fn streams_that_nobody_reads_to_their_end_are_not_replaced_without_end() {
     env.settle().await;
     env.nodes(1).await;
     assert_eq!(env.stream(0).await.seqs(), [1]);
+}
+
+#[actix::test]
+async fn streams_that_nobody_reads_to_their_end_are_not_replaced_without_end() {
+    is_refused_without_readers(Want::All { after: Some(0), predicates: None }).await;
+}
+
+#[actix::test]
+async fn nor_are_those_of_one_kind() {
+    is_refused_without_readers(Want::Plain(Kind::Node)).await;
 }
 
 #[actix::test]

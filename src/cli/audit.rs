@@ -17,6 +17,7 @@ use super::{
     out,
     place::Place,
     url,
+    wait::may_pass,
 };
 use crate::{
     access::audit::{KEPT, Record},
@@ -196,8 +197,7 @@ async fn read(args: &AuditArgs, wanted: &Wanted, progress: &mut Progress, out: &
         let status = answer.status;
         let text = answer.text().await.unwrap_or_default();
         let text = sentence(&text).unwrap_or_else(|| format!("{} answers {status}: {}", args.server, text.trim()));
-        let may_pass = matches!(status.as_u16(), 429 | 503);
-        return Err(if may_pass { Error::Lost(text) } else { Error::Refused(text) });
+        return Err(if may_pass(status.as_u16()) { Error::Lost(text) } else { Error::Refused(text) });
     }
     progress.reached = true;
     let mut rest = Vec::new();

@@ -16,7 +16,7 @@ use super::client::{
     net::{Answer, Client, Failed, sentence},
     trust::Trust,
 };
-use super::{context::ContextArg, out, place::Place, url};
+use super::{context::ContextArg, out, place::Place, url, wait::may_pass};
 
 /// How long a follower waits before a lost connection is made again.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
@@ -283,8 +283,7 @@ async fn open(wanted: &mut EventsArgs, url: impl Fn(&EventsArgs) -> String) -> R
         let text = answer.text().await.unwrap_or_default();
         let detail = sentence(&text).unwrap_or(text);
         let text = format!("{} answered {status}: {detail}", wanted.server);
-        let may_pass = matches!(status.as_u16(), 429 | 503);
-        return Err(if may_pass { Error::Lost(text) } else { Error::Refused(text) });
+        return Err(if may_pass(status.as_u16()) { Error::Lost(text) } else { Error::Refused(text) });
     }
     wanted.reached = true;
     Ok(answer)

@@ -227,14 +227,17 @@ async fn one(
     }
 }
 
-/// A server that was there may be there again; before that a wrong address or name is told at once. One that has too many
-/// requests of this caller takes more of them in a moment.
+/// A server that was there may be there again; before that a wrong address or name is told at once.
 pub fn may_come_back(error: &Error, answered: bool) -> bool {
     match error.status {
-        Some(429 | 503) => true,
         Some(404) | None => answered,
-        Some(_) => false,
+        Some(status) => may_pass(status),
     }
+}
+
+/// A refusal of a moment: the server ends or begins, or has too many requests of this caller.
+pub fn may_pass(status: u16) -> bool {
+    matches!(status, 429 | 503)
 }
 
 /// The error comes with whether a server was there.

@@ -154,14 +154,14 @@ impl Carrier {
         let fresh = log::directory(&base.with_extension("exporting"), rm);
         let taken = self.take_out(rm, &fresh, journals, mark).await;
         // Before anything else: whoever is killed in between leaves it where no start reads it.
-        let moved = taken.is_ok().then(|| files::move_dir(&fresh, &dir));
+        let moved = taken.and_then(|carried| match files::move_dir(&fresh, &dir) {
+            Ok(()) => Ok(carried),
+            Err(why) => Err(format!("it is in {} only, and cannot be moved: {why}", fresh.display())),
+        });
         if let Ok(claim) = claim {
             claim.end().await;
         }
-        let carried = taken.map_err(|why| wrong(&why))?;
-        moved
-            .unwrap_or(Ok(()))
-            .map_err(|why| wrong(&format!("it is in {} only, and cannot be moved: {why}", fresh.display())))?;
+        let carried = moved.map_err(|why| wrong(&why))?;
         // Others may be in it.
         let _ = fs::remove_dir(base.with_extension("exporting"));
         Ok(carried)

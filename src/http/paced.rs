@@ -8,6 +8,7 @@
 use std::{
     cell::{Cell, RefCell},
     io::{self, IoSlice},
+    mem::MaybeUninit,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, Waker, ready},
@@ -112,8 +113,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
             ready!(Pin::new(io).poll_read(context, into))?;
             pace.took(into.filled().len() - before);
         } else {
-            let mut space = [0; AT_ONCE];
-            let mut some = ReadBuf::new(&mut space[..most.min(AT_ONCE)]);
+            let mut space = [MaybeUninit::uninit(); AT_ONCE];
+            let mut some = ReadBuf::uninit(&mut space[..most.min(AT_ONCE)]);
             ready!(Pin::new(io).poll_read(context, &mut some))?;
             pace.took(some.filled().len());
             into.put_slice(some.filled());

@@ -12,6 +12,7 @@ use actix::prelude::*;
 use actix_web::{App, HttpRequest, HttpServer, web};
 use callboard::{
     actors::event::EventActor,
+    cli::process::cpu_seconds,
     domain::{
         event::{Change, Detail, Event, EventKind},
         event_settings::EventSettings,
@@ -95,11 +96,7 @@ async fn read(address: SocketAddr, last: u64, ready: Arc<tokio::sync::Barrier>) 
 
 /// Processor time of this process.
 fn on_cpu() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-    // Told in hundredths of a second.
-    Duration::from_millis(10 * (ticks(11) + ticks(12)))
+    Duration::from_secs_f64(cpu_seconds(std::process::id()).unwrap_or_default())
 }
 
 #[actix::test]

@@ -25,25 +25,25 @@ use crate::{common::LIMIT, shim::server::Server};
 
 /// Beside what a request takes: threads that did nothing yet, buffers of the sockets, pages that are used in part, and the events
 /// and callbacks that answer it, which a busy machine sends later.
-const SLACK: usize = 20 << 20;
+pub(super) const SLACK: usize = 20 << 20;
 
 /// A server whose client makes a connection for each request: between two of them it builds texts for a while, and does not notice
 /// that an idle connection was closed.
-async fn registered() -> Server {
+pub(super) async fn registered() -> Server {
     let mut server = Server::registered(&[]).await;
     server.http = reqwest::Client::builder().pool_max_idle_per_host(0).build().expect("a client");
     server
 }
 
 /// What the kernel says of the server's memory, in bytes.
-fn memory(server: &Server, what: &str) -> usize {
+pub(super) fn memory(server: &Server, what: &str) -> usize {
     let status = fs::read_to_string(format!("/proc/{}/status", server.program.pid())).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix(what)).expect("a line");
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
 }
 
 /// Largest size of the server's memory while `work` is done, above `before`, in bytes.
-async fn peak(server: &Server, before: usize, work: impl Future<Output = ()>) -> usize {
+pub(super) async fn peak(server: &Server, before: usize, work: impl Future<Output = ()>) -> usize {
     // The peak begins anew.
     fs::write(format!("/proc/{}/clear_refs", server.program.pid()), "5").expect("our own child");
     work.await;
@@ -682,71 +682,4 @@ async fn memory_comes_in_small_pages() {
     let status = fs::read_to_string(format!("/proc/{}/status", server.program.pid())).expect("it runs");
     let line = status.lines().find(|line| line.starts_with("THP_enabled:")).expect("the kernel says it");
     assert_eq!(line.split_whitespace().nth(1), Some("0"), "{line}");
-}
-
-fn connected(server: &Server) -> TcpStream {
-    TcpStream::connect(server.url("").trim_start_matches("http://")).expect("connected")
-}
-
-/// The same request so often, sent on one connection that reads nothing.
-fn unread(server: &Server, request: &str, bytes: usize) -> TcpStream {
-    let mut socket = connected(server);
-    socket.set_write_timeout(Some(Duration::from_millis(200))).expect("set");
-    // What is not taken is not sent.
-    let _ = socket.write_all(request.repeat(bytes / request.len()).as_bytes());
-    socket
-}
-
-#[tokio::test]
-async fn requests_behind_one_that_is_not_answered_are_left_where_they_are() {
-    let server = registered().await;
-    let get = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    let before = memory(&server, "VmRSS");
-    let mut silent = Vec::new();
-    let peak = peak(&server, before, async {
-        silent.extend((0..20).map(|_| unread(&server, get, 600 << 10)));
-        server.get("/healthz").await;
-    })
-    .await;
-    // Parsed, those of one connection would take tens of megabytes.
-    assert!(peak < 2 * SLACK, "{} KiB", peak >> 10);
-    drop(silent);
-    let waits = "GET /api/v1/partition/default/application/none/wait?for=completed&timeout=60s HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    let mut socket = unread(&server, waits, waits.len());
-    socket.write_all(get.repeat(2000).as_bytes()).expect("sent");
-    let spent = || -> u64 {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", server.program.pid())).expect("it runs");
-        let fields: Vec<&str> = stat.rsplit(')').next().expect("fields").split_whitespace().collect();
-        fields[11].parse::<u64>().expect("ticks") + fields[12].parse::<u64>().expect("ticks")
-    };
-    // A worker that tries again and again takes all of a processor.
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    let before = spent();
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(spent() - before < 20, "{} ticks of 10 ms", spent() - before);
-}
-
-#[tokio::test]
-async fn requests_sent_without_waiting_are_answered_in_order() {
-    let server = registered().await;
-    let mut socket = connected(&server);
-    socket.set_read_timeout(Some(LIMIT)).expect("set");
-    let head = format!("Host: localhost\r\nX-Padding: {}\r\n", "x".repeat(700));
-    let body = json!({"nodes": [{"nodeID": "n1", "action": "CREATE"}]}).to_string();
-    let sized = format!(
-        "POST /si/v1/rm/rm-1/nodes HTTP/1.1\r\n{head}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    let chunks = format!(
-        "POST /si/v1/rm/rm-1/nodes HTTP/1.1\r\n{head}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
-        body.len()
-    );
-    let get = |path: &str| format!("GET {path} HTTP/1.1\r\n{head}\r\n");
-    let all = [get("/healthz"), sized, get("/nothing"), chunks, get("/healthz"), get("/api/v1/nothing")].concat();
-    let last = "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    socket.write_all((all.repeat(50) + last).as_bytes()).expect("sent");
-    let mut told = String::new();
-    socket.read_to_string(&mut told).expect("all of it");
-    let statuses: Vec<&str> = told.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
-    assert_eq!(statuses, [["200", "202", "404", "202", "200", "404"].repeat(50), vec!["200"]].concat(), "{told}");
 }

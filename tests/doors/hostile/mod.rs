@@ -5,6 +5,7 @@ mod log;
 mod memory;
 mod names;
 mod origins;
+mod pipelined;
 mod pipes;
 mod tenants;
 mod underway;

@@ -11,7 +11,7 @@ use tokio::{
     runtime::Handle,
     sync::mpsc::unbounded_channel,
     task::spawn_blocking,
-    time::{sleep, timeout},
+    time::timeout,
 };
 
 use self::{claim::Claim, put::Put};
@@ -183,7 +183,8 @@ impl Carrier {
         };
         let group = self.group(head.clone(), revision);
         let carried = self.write(head, revision, fresh.to_owned(), journals, mark).await;
-        late_removal().await;
+        // Tests have others see what is taken out.
+        follow::test_hold("CALLBOARD_TEST_CARRY_WAITS").await;
         let (carried, why) = match carried {
             Ok(carried) => {
                 let group = group.clone();
@@ -265,14 +266,6 @@ impl Carrier {
         });
         written.await.map_err(|error| error.to_string())??;
         Ok(Carried { rm: head.rm, last, state })
-    }
-}
-
-/// Tests have others see what is taken out, as long as a file is there.
-async fn late_removal() {
-    let file = cfg!(debug_assertions).then(|| std::env::var_os("CALLBOARD_TEST_CARRY_WAITS")).flatten();
-    while file.as_ref().is_some_and(|file| Path::new(file).exists()) {
-        sleep(Duration::from_millis(20)).await;
     }
 }
 

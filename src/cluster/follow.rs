@@ -3,6 +3,7 @@
 
 use std::{
     collections::VecDeque,
+    path::Path,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
@@ -176,17 +177,17 @@ impl Following {
     }
 }
 
-/// A pause for tests, as long as this variable says.
-pub(super) async fn test_pause(variable: &str) {
-    let millis = cfg!(debug_assertions).then(|| std::env::var(variable).ok()).flatten();
-    if let Some(millis) = millis.and_then(|millis| millis.parse().ok()) {
-        sleep(Duration::from_millis(millis)).await;
+/// Tests hold things up, as long as the file is there that this variable names.
+pub(super) async fn test_hold(variable: &str) {
+    let file = cfg!(debug_assertions).then(|| std::env::var_os(variable)).flatten();
+    while file.as_ref().is_some_and(|file| Path::new(file).exists()) {
+        sleep(Duration::from_millis(20)).await;
     }
 }
 
 async fn run(source: Source, mut messages: UnboundedReceiver<ToFollower>, seen: Arc<Seen>) {
     // Tests cannot write so much that reading it takes a while.
-    test_pause("CALLBOARD_TEST_READ_MILLIS").await;
+    test_hold("CALLBOARD_TEST_READ_WAITS").await;
     let mut followed = loop {
         match load(&source).await {
             Ok(Ok(followed)) => break Box::new(followed),

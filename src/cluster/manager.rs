@@ -409,7 +409,7 @@ impl Manager {
             let Some(changes) = &mut watch else {
                 let (etcd, prefix, from) = (self.etcd.clone(), self.keys.prefix().to_owned(), self.seen + 1);
                 let opening = async move {
-                    follow::test_pause("CALLBOARD_TEST_WATCH_MILLIS").await;
+                    follow::test_hold("CALLBOARD_TEST_WATCH_WAITS").await;
                     timeout(PATIENCE, etcd.watch(&prefix, from)).await
                 };
                 match self.hearing(opening).await {

@@ -114,6 +114,10 @@ struct Lines {
 
 impl Lines {
     async fn next(&mut self) -> Option<Value> {
+        tokio::time::timeout(common::LIMIT, self.not_empty()).await.expect("in time")
+    }
+
+    async fn not_empty(&mut self) -> Option<Value> {
         loop {
             if let Some(length) = self.rest[self.at..].iter().position(|byte| *byte == b'\n') {
                 let line = serde_json::from_slice(&self.rest[self.at..self.at + length]);

@@ -90,6 +90,8 @@ pub struct Books<'t> {
     pub at_once: bool,
     /// Wait of each placement.
     pub waits: Vec<Millis>,
+    /// Wait for the first place, of asks that had one.
+    first_wait: Vec<Option<Millis>>,
     /// What happened so far.
     pub counts: Counts,
 }
@@ -121,6 +123,7 @@ impl<'t> Books<'t> {
             gangs: Gangs::new(trace),
             at_once: false,
             waits: Vec::new(),
+            first_wait: vec![None; trace.asks.len()],
             counts: Counts::default(),
         }
     }
@@ -242,6 +245,26 @@ impl<'t> Books<'t> {
     pub fn unfinished(&self) -> Vec<usize> {
         let unfinished = |ask: &usize| matches!(self.state[*ask], AskState::Waiting | AskState::Placed(_));
         (0..self.state.len()).filter(unfinished).collect()
+    }
+
+    /// How long the largest tenth of the asks that were made until `now` waited for a place, by their largest share of the
+    /// cluster; one that never had a place, until it ended.
+    pub fn waits_of_large(&self, now: Millis) -> Vec<Millis> {
+        let capacity = self.trace.capacity();
+        let share = |ask: &usize| {
+            let needs = &self.trace.asks[*ask].needs;
+            let shares = needs.iter().zip(&capacity).filter(|(_, whole)| **whole > 0);
+            shares.map(|(need, whole)| *need as f64 / *whole as f64).fold(0.0, f64::max)
+        };
+        let mut asks: Vec<usize> = (0..self.state.len()).filter(|ask| self.state[*ask] != AskState::Future).collect();
+        // Of equal ones the first ones, so that it is the same tenth whoever was placed.
+        asks.sort_by(|one, other| share(other).total_cmp(&share(one)));
+        asks.truncate(asks.len().div_ceil(10));
+        let until_end = |ask: usize| {
+            let ask = &self.trace.asks[ask];
+            Millis(ask.ends.map_or(now, |end| end.min(now)).0 - ask.starts.0)
+        };
+        asks.into_iter().map(|ask| self.first_wait[ask].unwrap_or_else(|| until_end(ask))).collect()
     }
 
     /// The ask waits.
@@ -375,7 +398,9 @@ impl<'t> Books<'t> {
         self.state[ask] = AskState::Placed(node);
         self.waiting.remove(&ask);
         self.unanswered.remove(&ask);
-        self.waits.push(if self.at_once { Millis(0) } else { Millis(now.0 - self.since[ask].0) });
+        let wait = if self.at_once { Millis(0) } else { Millis(now.0 - self.since[ask].0) };
+        self.waits.push(wait);
+        self.first_wait[ask].get_or_insert(wait);
         self.counts.placed += 1;
         Ok(())
     }

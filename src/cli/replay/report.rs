@@ -97,6 +97,7 @@ fn facts(page: &mut String, summary: &Summary) -> Result<()> {
         ("Still waiting".to_owned(), summary.waiting.to_string()),
         ("Had to wait".to_owned(), summary.waited.to_string()),
         ("Wait, trace time".to_owned(), format!("half at most {half}, 99 % at most {most}, longest {all}")),
+        ("Wait of the largest tenth of asks".to_owned(), format!("90 % at most {}", Millis(summary.wait_large_ms))),
     ];
     rows.extend(summary.speed.map(|speed| ("Speed".to_owned(), speed.to_string())));
     for used in &summary.resources {

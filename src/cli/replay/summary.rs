@@ -52,6 +52,9 @@ pub struct Summary {
     pub wait_ms: [i64; 3],
     /// 999 of 1,000 are at most so long.
     pub wait_p999_ms: i64,
+    /// 90 of 100 of the largest tenth of asks waited at most so long, trace time, ms; those that were never placed, until
+    /// they ended.
+    pub wait_large_ms: i64,
     /// Placements that had to wait at all.
     pub waited: usize,
     /// Placeholders, where the applications were gangs.
@@ -117,6 +120,8 @@ impl Summary {
         let counts = record.books.counts.clone();
         let mut waits = record.books.waits.clone();
         waits.sort_unstable();
+        let mut large = record.books.waits_of_large(record.clock);
+        large.sort_unstable();
         let start = record.samples.first().map_or(record.clock, |sample| sample.at);
         Summary {
             trace: trace.name.clone(),
@@ -136,6 +141,7 @@ impl Summary {
             resources: uses(record),
             wait_ms: [0.5, 0.99, 1.0].map(|share| quantile(&waits, share).0),
             wait_p999_ms: quantile(&waits, 0.999).0,
+            wait_large_ms: quantile(&large, 0.9).0,
             waited: waits.iter().filter(|wait| wait.0 > 0).count(),
             gangs: record.books.gangs.as_ref().map(|gangs| gangs.counts),
             left_over: Vec::new(),
@@ -237,6 +243,8 @@ impl fmt::Display for Summary {
             "  waits          {} had to wait; half at most {half}, 99 % at most {most}, longest {all} (trace time)",
             self.waited
         )?;
+        let large = Millis(self.wait_large_ms);
+        writeln!(f, "  large asks     90 % of the largest tenth waited at most {large} for a place or their end")?;
         for (at, used) in self.resources.iter().enumerate() {
             let title = if at == 0 { "utilisation" } else { "" };
             writeln!(

@@ -150,7 +150,8 @@ pub enum Step {
     },
     /// An application is removed.
     Remove { app: u8 },
-    /// An ask; with a node: what runs there already.
+    /// An ask; with a node: what runs there already. Of two partitions, every fourth is made in one request with the same ask of
+    /// the next application, which is in the other.
     Ask { app: u8, key: u8, size: i64, gpus: i64, kind: Kind, node: Option<u8> },
     /// A release; without a key: of all.
     Release { app: u8, key: Option<u8>, by: By },

@@ -153,7 +153,12 @@ pub fn command<'a>(step: &Step, world: &'a World, partitions: &[Arc<str>], now: 
         Step::Reals { app, count, size, parts } => one(*app, gang_asks(*app, REALS, (*count, *size), parts)),
         Step::Remove { app } => one(*app, Command::Applications { new: Vec::new(), remove: vec![app_id(*app)] }),
         Step::Ask { app, key, size, gpus, kind, node } => {
-            one(*app, asks(vec![(app_id(*app), node.map(node_id), ask(&format!("k{key}"), *size, *gpus, *kind))]))
+            let made = |app: u8| {
+                (of(app), asks(vec![(app_id(app), node.map(node_id), ask(&format!("k{key}"), *size, *gpus, *kind))]))
+            };
+            // Of two partitions, some requests are for both.
+            let both = partitions.len() > 1 && key.is_multiple_of(4);
+            What::Shim(std::iter::once(*app).chain(both.then_some(app.wrapping_add(1))).map(made).collect())
         }
         Step::Release { app, key, by } => {
             // The keys of gangs come last.

@@ -135,7 +135,8 @@ async fn ids_go_on_over_snapshots_sessions_and_hand_overs() {
     leader.until(|info| info["buffered"].as_u64() > Some(30)).await;
     common::until(async || etcd.keys().iter().any(|key| key.contains("/snap/"))).await;
     // One that joins at a snapshot knows of no event before it; nor does one that has no disk.
-    let other = start_with(&etcd.url(), two.path(), "4000", &["--ephemeral"]);
+    // This one takes none when it leads: what comes then would be before it.
+    let other = start_with(&etcd.url(), two.path(), NEVER, &["--ephemeral"]);
     follows(&other).await;
     let end = async || {
         let (one, two) = (all(&leader, 0).await, all(&other, 0).await);

@@ -208,6 +208,14 @@ pub fn started(command: Command) -> Server {
     Server { program, http: straight() }
 }
 
+/// A server that does not read what others lead, until the file goes.
+pub fn started_unread(etcd: &Etcd, data: &Path) -> (Server, tempfile::NamedTempFile) {
+    let reads = tempfile::NamedTempFile::new().expect("a file");
+    let mut command = serve(&etcd.url(), data, NEVER, &[]);
+    command.env("CALLBOARD_TEST_READ_WAITS", reads.path());
+    (started(command), reads)
+}
+
 /// Goes nowhere else than it is told to.
 pub fn straight() -> Client {
     Client::builder().redirect(reqwest::redirect::Policy::none()).build().expect("a client")

@@ -47,9 +47,7 @@ async fn a_server_is_ready_when_it_has_read_what_others_lead() {
     let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
     let leader = start(&etcd, one.path(), NEVER);
     session(&leader).await;
-    let mut command = rig::serve(&etcd.url(), two.path(), NEVER, &[]);
-    command.env("CALLBOARD_TEST_READ_MILLIS", "3000");
-    let other = rig::started(command);
+    let (other, reads) = rig::started_unread(&etcd, two.path());
     let (nodes, drain) = ("/api/v1/partition/default/nodes", "/api/v1/partition/default/resource/drain");
     let why = "the server reads the logs of resource managers from etcd: 0 of 1 are done";
     common::answer(
@@ -65,6 +63,7 @@ async fn a_server_is_ready_when_it_has_read_what_others_lead() {
     assert!(told.to_string().contains(why), "{told}");
     let drained = other.http.post(other.url(drain)).json(&json!({"targets": "n0"})).send().await.expect("an answer");
     assert_eq!((drained.status().as_u16(), drained.headers()["retry-after"].to_str().expect("text")), (503, "1"));
+    drop(reads);
     common::answer("/readyz", async || read(&other, "/readyz").await.0, |status| *status == 200).await;
     assert_eq!(other.get(nodes).await.0, 200);
     assert_eq!(other.send("POST", drain, &json!({"targets": "n0"})).await.0, 307);
@@ -76,10 +75,8 @@ async fn a_server_is_ready_when_it_has_read_what_others_lead() {
 async fn a_server_that_led_says_that_it_reads_what_it_does_not_know_any_more() {
     let Some(etcd) = rig::etcd("a_server_that_led_says_that_it_reads_what_it_does_not_know_any_more") else { return };
     let (one, two) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
-    let mut command = rig::serve(&etcd.url(), one.path(), NEVER, &[]);
     // There is nothing to read before it leads.
-    command.env("CALLBOARD_TEST_READ_MILLIS", "3000");
-    let leader = rig::started(command);
+    let (leader, reads) = rig::started_unread(&etcd, one.path());
     session(&leader).await;
     let other = start(&etcd, two.path(), NEVER);
     follows(&other).await;
@@ -98,6 +95,7 @@ async fn a_server_that_led_says_that_it_reads_what_it_does_not_know_any_more() {
     }
     // It takes requests of others all the time.
     assert_eq!(read(&leader, "/readyz").await.0, 200);
+    drop(reads);
     let sent = async || leader.send("POST", drain, &host).await.0;
     common::answer("the drain", sent, |status| *status != 503).await;
     assert_eq!(sent().await, 307);

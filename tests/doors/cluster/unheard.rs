@@ -17,10 +17,10 @@ use crate::{
     shim::server::Server,
 };
 
-/// A server that hears of what others lead an hour after it has begun.
+/// A server that does not hear of what others lead.
 fn late(etcd: &rig::Etcd, data: &std::path::Path) -> Server {
     let mut command = rig::serve(&etcd.url(), data, NEVER, &[]);
-    command.env("CALLBOARD_TEST_WATCH_MILLIS", "3600000");
+    command.env("CALLBOARD_TEST_WATCH_WAITS", data);
     rig::started(command)
 }
 

@@ -238,11 +238,13 @@ async fn reservations_of_a_replay_in_process_take_their_time_from_the_trace() {
     let without = args(&["--file", file, "--no-reservations"]);
     let summary = replay(&without, &load(&without).unwrap()).await.unwrap().summary;
     assert_eq!((summary.placed, summary.withdrawn), (12, 1), "the large one gets no place: {summary}");
+    assert_eq!(summary.wait_large_ms, 99_000, "from 1 s until it ended at 100 s: {summary}");
     let args = args(&["--file", file]);
     let summary = replay(&args, &load(&args).unwrap()).await.unwrap().summary;
     assert_eq!((summary.placed, summary.withdrawn, summary.door), (13, 0, "none"), "{summary}");
     // The large one waited from 1 s to 13 s, four late ones from 9 s to 100 s.
     assert_eq!((summary.waited, summary.wait_ms), (5, [0, 91_000, 91_000]), "{summary}");
+    assert_eq!(summary.wait_large_ms, 12_000, "{summary}");
     assert_eq!(summary.had_to_wait.values().sum::<usize>(), 5, "{summary}");
 }
 

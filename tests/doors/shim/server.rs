@@ -110,6 +110,11 @@ impl Lines {
 
     /// The next line that is not empty; `None` at the end.
     pub async fn text(&mut self) -> Option<String> {
+        // Empty ones come for ever.
+        tokio::time::timeout(LIMIT, self.not_empty()).await.expect("in time")
+    }
+
+    async fn not_empty(&mut self) -> Option<String> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
@@ -119,8 +124,7 @@ impl Lines {
                 }
                 continue;
             }
-            let chunk = tokio::time::timeout(LIMIT, self.response.chunk()).await.expect("in time");
-            self.rest.extend_from_slice(&chunk.ok()??);
+            self.rest.extend_from_slice(&self.response.chunk().await.ok()??);
         }
     }
 

@@ -156,7 +156,7 @@ def main():
             gains = [with_them["placed"] - without["placed"] for without, with_them in days]
             counts.append((name, sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)))
     for name, more, fewer in counts:
-        print(f"\nOf the days {name}, {more} place more with reservations, and {fewer} fewer.")
+        print(f"\nDays, {name}: {more} place more with reservations, {fewer} fewer.")
 
 
 if __name__ == "__main__":

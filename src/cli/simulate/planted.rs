@@ -11,7 +11,7 @@ use crate::{
 
 /// A shortened case has so many steps at most.
 const MOST: usize = 40;
-/// Seeds that are tried where no others are given. Nearly all are found among the first hundred, one only among thousands.
+/// Seeds that are tried where no others are given. Nearly all are found among the first hundred.
 const SEEDS: std::ops::Range<u64> = 0..10_000;
 
 /// Looks for one, or for each in turn: 0 where all were found, and made short.

@@ -1,7 +1,7 @@
 //! `callboard diagnose`: what somebody who helps needs to know, in one file, without secrets, names of people and addresses.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     fs::{self, File},
     net::Ipv6Addr,
     path::{Path, PathBuf},
@@ -22,7 +22,7 @@ use super::{
     context::ContextArg,
     flight::{
         self,
-        redact::{DESCRIPTION, Hidden, WORDS, lines_of, within, without},
+        redact::{DESCRIPTION, Hidden, WORDS, lines_of, queue_of, within, without},
     },
     out,
     secrets::{self, made},
@@ -210,8 +210,8 @@ fn log(file: Option<&Path>) -> anyhow::Result<String> {
 /// Puts stand-ins in the place of what is nobody's business: the same one for the same thing within a bundle.
 struct Hider {
     salt: uuid::Uuid,
-    /// Whoever is named somewhere in the bundle.
-    people: BTreeSet<String>,
+    /// Whoever is named somewhere in the bundle, by that name and by those of queues that are made for it, and their metrics.
+    people: BTreeMap<String, String>,
 }
 
 /// Keys of JSON, YAML and log lines whose values name people.
@@ -239,7 +239,7 @@ fn names_in_list(list: &str) -> impl Iterator<Item = &str> {
 
 impl Hider {
     fn new() -> Hider {
-        Hider { salt: uuid::Uuid::new_v4(), people: BTreeSet::new() }
+        Hider { salt: uuid::Uuid::new_v4(), people: BTreeMap::new() }
     }
 
     fn stand_in(&self, kind: &str, text: &str) -> String {
@@ -265,7 +265,14 @@ impl Hider {
             // One letter names nobody, and would be found in every other line.
             letters.nth(1).is_some() && !WORDS.contains(&&**name) && name.parse::<f64>().is_err()
         };
-        self.people.extend(people.into_iter().filter(is_name));
+        for name in people.into_iter().filter(is_name) {
+            let queue = queue_of(&name);
+            let metric = queue.replace(|c: char| !c.is_alphanumeric() && c != ':', "_");
+            for made in [queue, metric].into_iter().filter(is_name) {
+                self.people.entry(made).or_insert_with(|| name.clone());
+            }
+            self.people.insert(name.clone(), name);
+        }
     }
 
     /// A word such as an id with stand-ins for the names within it, the longest first; `None` where there are none.
@@ -283,9 +290,9 @@ impl Hider {
                 continue;
             }
             let mut names = starts[nth..].iter().take(PARTS).rev().map(|last| &word[from..end(*last)]);
-            if let Some(name) = names.find(|name| self.people.contains(*name)) {
+            if let Some((name, who)) = names.find_map(|name| Some((name, self.people.get(name)?))) {
                 out += &word[told..from];
-                out += &self.stand_in("name", name);
+                out += &self.stand_in("name", who);
                 told = from + name.len();
             }
         }
@@ -309,7 +316,7 @@ impl Hider {
         });
         let text = SAID
             .replace_all(&text, |found: &Captures<'_>| format!("{}{}", &found[1], self.stand_in("name", &found[2])));
-        let person = |word: &str| self.people.contains(word).then(|| self.stand_in("name", word));
+        let person = |word: &str| self.people.get(word).map(|who| self.stand_in("name", who));
         let whole = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '@' | '.' | ':' | '+');
         // Also within an id, as of who is called so.
         let named = |word: &str| person(word).or_else(|| self.word(word));
@@ -477,6 +484,9 @@ mod tests {
         for name in ["alice", "bob", "carol", "dave", "erin", "frank", "gina", "jane", "ops1"] {
             assert!(!log.contains(name) && !yaml.contains(name), "{name} is in {log}\n{yaml}");
         }
+        let queues = hider.text("root.jane_dot_doe x_root_oidc:alice_example_dot_org_y");
+        let of = |name: &str| hider.stand_in("name", name);
+        assert_eq!(queues, format!("root.{} x_root_{}_y", of("jane.doe"), of("oidc:alice@example.org")));
         assert!(log.contains("rejected: etl-name-") && log.ends_with("a root, default"), "{log}");
         assert!(
             yaml.contains("      maxapplications: 3\n    - limit: (left out)\n      groups: (left out)\n    adminacl:"),

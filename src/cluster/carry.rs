@@ -7,12 +7,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    runtime::Handle,
-    sync::mpsc::unbounded_channel,
-    task::spawn_blocking,
-    time::timeout,
-};
+use tokio::{runtime::Handle, sync::mpsc::unbounded_channel, task::spawn_blocking, time::timeout};
 
 use self::{claim::Claim, put::Put};
 use super::{

@@ -144,7 +144,9 @@ pub fn load(dir: &Path) -> Loaded {
         return Loaded { passing, lost: true, ..loaded };
     }
     loaded.damage.append(&mut unread);
-    for path in missing {
+    // A crash while the first change is written leaves no older copy behind: that is no damage, either.
+    let first = found.iter().all(|file: &Found| file.whole && file.change == 1);
+    for path in missing.into_iter().filter(|path| !(first && path.ends_with(COPY))) {
         loaded.damage.push(format!("{} is missing", path.display()));
     }
     loaded.damage.extend(found.iter().flat_map(|file| file.faults.iter().cloned()));
@@ -310,6 +312,19 @@ mod tests {
         fs::write(dir.path().join(COPY), old).unwrap();
         let loaded = load(dir.path());
         assert_eq!((loaded.orders, loaded.damage), (orders(&["root.a"]), Vec::new()));
+    }
+
+    #[test]
+    fn a_crash_between_the_two_that_come_first_is_no_damage() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), 1, &orders(&["root.a"])).unwrap();
+        fs::remove_file(dir.path().join(COPY)).unwrap();
+        let loaded = load(dir.path());
+        assert_eq!((loaded.orders, loaded.change, loaded.damage), (orders(&["root.a"]), 1, Vec::new()));
+        // The copy comes first never, and with the next change there is one.
+        write(dir.path(), 1, &orders(&["root.a"])).unwrap();
+        fs::remove_file(dir.path().join(FILE)).unwrap();
+        assert_eq!(load(dir.path()).damage.len(), 1);
     }
 
     #[test]

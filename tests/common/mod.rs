@@ -190,3 +190,10 @@ pub fn skip(test: &str, lacks: &str) {
     // Past the test harness, which shows nothing of tests that pass.
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {lacks}");
 }
+
+/// The same of what the kernel may forbid, for which no package helps: `.ci/run` has tried it, says it, and sets this variable.
+pub fn skip_forbidden(test: &str, variable: &str, lacks: &str) {
+    if env::var_os(variable).is_none() {
+        skip(test, lacks);
+    }
+}

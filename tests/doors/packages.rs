@@ -8,7 +8,10 @@ use std::{
     process::Command,
 };
 
-use crate::common::{LIMIT, Program, serve, skip};
+use crate::common::{LIMIT, Program, serve, skip, skip_forbidden};
+
+/// Set where the program cannot be confined as the unit and the image confine it.
+const NO_CONFINING: &str = "CALLBOARD_TEST_NO_CONFINING";
 
 #[tokio::test]
 async fn the_service_manager_is_told_how_the_server_is() {
@@ -91,7 +94,7 @@ async fn sessions_go_on_after_a_kill_under_the_unit() {
     let mount = format!("mount -t proc -o {} proc /proc", [&["nosuid"], &*options].concat().join(","));
     let tried = Command::new("unshare").args(["--mount", "sh", "-c", &mount]).output();
     if !tried.is_ok_and(|done| done.status.success()) {
-        return skip(test, "no view of processes can be mounted here (unshare, mount)");
+        return skip_forbidden(test, NO_CONFINING, "no view of processes can be mounted here (unshare, mount)");
     }
     let dir = tempfile::tempdir().expect("a folder");
     let start = || {
@@ -145,7 +148,7 @@ fn the_root_of_the_image_has_all_that_the_program_needs() {
     };
     let version = inside(&["/usr/bin/callboard", "--version"]);
     if !version.status.success() && String::from_utf8_lossy(&version.stderr).contains("Operation not permitted") {
-        return skip(test, "this machine lets nobody have a root of their own");
+        return skip_forbidden(test, NO_CONFINING, "this machine lets nobody have a root of their own");
     }
     assert_eq!(
         String::from_utf8_lossy(&version.stdout).trim(),

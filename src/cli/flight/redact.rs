@@ -147,18 +147,21 @@ impl Found {
 }
 
 impl Names {
-    fn new(mut found: BTreeSet<String>) -> Names {
+    fn new(found: BTreeSet<String>) -> Names {
         let salt = uuid::Uuid::new_v4();
         let is_name = |name: &String| !name.is_empty() && !WORDS.contains(&&**name) && name.parse::<f64>().is_err();
-        // Queues that are made for a user have its dots in another form.
-        let dotted: Vec<String> =
-            found.iter().filter(|name| name.contains('.')).map(|name| name.replace('.', "_dot_")).collect();
-        found.extend(dotted);
         let stand_in = |(rank, name): (usize, String)| {
             let text = format!("x{rank:06}-{}", digest(&salt, &name));
             (name, text)
         };
-        Names { names: found.into_iter().filter(is_name).enumerate().map(stand_in).collect(), salt }
+        let mut names: BTreeMap<String, String> = found.into_iter().filter(is_name).enumerate().map(stand_in).collect();
+        // A queue that is made for a name is called as the rule would call it for the stand-in.
+        let queues: Vec<(String, String)> =
+            names.iter().map(|(name, stand_in)| (queue_of(name), stand_in.clone())).collect();
+        for (queue, stand_in) in queues.into_iter().filter(|(queue, _)| is_name(queue)) {
+            names.entry(queue).or_insert(stand_in);
+        }
+        Names { names, salt }
     }
 
     /// A text with stand-ins for the names and secrets in it; `None` where there are none.
@@ -255,6 +258,11 @@ impl Names {
             _ => self.json_bytes(found.payload),
         }
     }
+}
+
+/// What a queue is called that a placement rule makes for this name.
+pub fn queue_of(name: &str) -> String {
+    name.replace('.', "_dot_").to_ascii_lowercase()
 }
 
 fn digest(salt: &uuid::Uuid, text: &str) -> String {
@@ -469,5 +477,14 @@ partitions:
         let left = without_descriptions(text).expect("there are some");
         assert!(!left.contains("Ann") && !left.contains("Bob") && left.contains("users: [eve]"), "{left}");
         assert_eq!(left.matches("(left out)").count(), 5, "{left}");
+    }
+
+    #[test]
+    fn queues_that_are_made_for_somebody_have_the_same_stand_in() {
+        let names = Names::new(["Zoe.Quinn", "Gustav", "gustav", "Root"].map(str::to_owned).into());
+        let of = |name: &str| names.rename(name).expect("it is one");
+        assert_eq!(names.rename("root.zoe_dot_quinn.x").unwrap(), format!("root.{}.x", of("Zoe.Quinn")));
+        assert_ne!(of("Gustav"), of("gustav"), "there are both");
+        assert_eq!(names.rename("root.x"), None, "whoever is called Root");
     }
 }

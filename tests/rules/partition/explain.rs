@@ -161,6 +161,26 @@ fn the_shim_holds_back() {
     assert_eq!(nodes.refusal.as_deref(), Some("the shim does not want it there"));
 }
 
+// R5.27: what was refused there is asked about again in its time, and not at once where something comes.
+#[test]
+fn a_refusal_that_is_forgotten_holds_back_until_it_is_asked_about_again() {
+    let mut env = Env::calm(CONFIG);
+    env.apply(Command::AskPredicates(true));
+    env.node("n1", 40);
+    env.refuse("1", "n1");
+    app(&mut env, "a", "root.wide", "u");
+    app(&mut env, "b", "root.wide", "u");
+    env.ask(vec![Ask::new("a", "1", 10)]);
+    env.answer_all();
+    env.ask(vec![Ask::new("b", "2", 10)]);
+    env.answer_all();
+    assert_eq!(env.heard().last().map(String::as_str), Some("new 2 on n1"));
+    let found = why(&env, "a");
+    let [Why::Nodes(nodes)] = &found[..] else { panic!("{found:?}") };
+    assert!(nodes.is_refused());
+    assert_eq!(nodes.refusal.as_deref(), Some("the shim does not want it there"));
+}
+
 // R5.24: the cluster as a whole has no room where a node holds more than it has.
 #[test]
 fn a_node_that_holds_too_much_takes_from_all() {

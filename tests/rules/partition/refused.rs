@@ -73,6 +73,33 @@ fn a_required_node_that_the_shim_refuses_is_open_to_others() {
 }
 
 #[test]
+fn a_required_node_that_the_shim_refuses_is_reserved_by_others() {
+    // R5.41, R5.43
+    let mut env = Env::calm(QUEUES);
+    env.apply(Command::AskPredicates(true));
+    env.app("app-1", "root.a");
+    env.app("app-2", "root.b");
+    env.node("n1", 10);
+    env.ask(vec![Ask::new("app-1", "s1", 6)]);
+    env.answer_all();
+    env.node("n2", 7);
+    env.refuse("daemon", "n1");
+    env.ask(vec![Ask::new("app-1", "daemon", 2).requires("n1")]);
+    env.answer_all();
+    env.ask(vec![Ask::new("app-2", "big", 9)]);
+    env.pass(5);
+    env.answer_all();
+    assert_eq!(env.partition.reservations, 1);
+    // All are tried again, with nothing new of the node.
+    env.node("n3", 1);
+    assert_eq!((env.partition.reservations, keys(&env)), (1, Vec::new()));
+    // One that the shim does not refuse ends it.
+    env.ask(vec![Ask::new("app-1", "second", 2).requires("n1")]);
+    env.answer_all();
+    assert!(env.heard().contains(&"new second on n1".to_owned()), "{:?}", env.told);
+}
+
+#[test]
 fn the_shim_is_asked_again_about_a_node_when_something_goes_there() {
     // R5.27: at once, also about the only node that an ask requires, and about that of a placeholder.
     for required in [true, false] {

@@ -631,7 +631,9 @@ impl<'a> Explainer<'a> {
         };
         let mut refusals =
             partition.refusals(ask).filter(|(node, _)| partition.has_open_room(*node, resource, ask)).peekable();
-        if refusals.peek().is_none() {
+        // What was refused may be forgotten, as something came there, and is asked about again in its time only.
+        let later = partition.refused_before(ask).filter(|_| partition.shapes.is_nowhere(shape));
+        if refusals.peek().is_none() && later.is_none() {
             return known;
         }
         let mut own = Nodes::clone(&known);
@@ -639,6 +641,10 @@ impl<'a> Explainer<'a> {
             own.refusal.get_or_insert_with(|| reason.clone());
             own.refused += 1;
             own.open = own.open.saturating_sub(1);
+        }
+        if let Some(reason) = later.filter(|_| own.open > 0) {
+            own.refusal.get_or_insert_with(|| reason.clone());
+            own.refused += mem::take(&mut own.open);
         }
         Arc::new(own)
     }

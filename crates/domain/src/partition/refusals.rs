@@ -173,6 +173,12 @@ impl Partition {
             && self.nodes.iter().filter(may).all(|(node, _)| self.is_refused(alloc, node))
     }
 
+    /// What the shim said of some node in the search for an ask that is not begun anew yet, whether it holds or not.
+    pub(super) fn refused_before(&self, alloc: AllocIx) -> Option<&Arc<str>> {
+        let row = self.questions.refusals.asks.get(&alloc).filter(|_| self.ask_shim)?;
+        row.nodes.values().next().or(row.everywhere.as_ref()).map(|(_, reason)| reason)
+    }
+
     /// The nodes that the shim refused for an ask, and what it said.
     pub(super) fn refusals(&self, alloc: AllocIx) -> impl Iterator<Item = (NodeIx, &Arc<str>)> {
         let refusals = &self.questions.refusals;

@@ -24,29 +24,25 @@ impl Partition {
         if !self.nodes[node].capacity.fits(&resource) {
             return Err(Hold::RequiredNode);
         }
-        // R5.41: ordinary reservations on the node give way.
-        if self.nodes[node].reservations.has_ordinary() {
-            for other in self.nodes[node].reservations.clone().iter() {
-                if self.allocs[other].spec.required_node.is_none() {
-                    self.let_go(other, cx);
-                }
-            }
-        }
         let mut reserved = false;
         let group = self.apps[self.allocs[alloc].app].groups_by_key.get(&self.group_key(alloc));
         let others = group.into_iter().flat_map(|group| group.asks.values().copied());
         let others = others.filter(|ask| !(self.ask_shim && self.is_refused(*ask, node))).take(RESERVED_OF_GROUP);
         let others: Vec<AllocIx> = others.filter(|ask| *ask != alloc && self.allocs[*ask].reserved.is_none()).collect();
         for alloc in std::iter::once(alloc).chain(others) {
-            let own = self.allocs[alloc].reserved == Some(node);
-            let open = own || self.nodes[node].reservations.is_empty();
             let refused = self.ask_shim && self.is_refused(alloc, node);
             let fits = self.nodes[node].available.fits(&resource) && self.fits_beside_claims(alloc, node);
+            // R5.43: a node that the shim refuses is kept for nobody, and one without room for none that may not preempt there yet.
+            let again = if fits { None } else { self.preempts_again(alloc, cx.now) };
+            if !refused && again.is_none() {
+                // R5.41. Who lost it for nothing would reserve it again, and lose it again, as fast as the shim answers.
+                self.end_ordinary_reservations(node, cx);
+            }
+            let own = self.allocs[alloc].reserved == Some(node);
+            let open = own || self.nodes[node].reservations.is_empty();
             if open && fits && !refused {
                 return self.take(alloc, node, cx);
             }
-            // R5.43: a node that the shim refuses is kept for nobody, and one without room for none that may not preempt there yet.
-            let again = if fits { None } else { self.preempts_again(alloc, cx.now) };
             if let Some(at) = again {
                 self.wake_at(self.allocs[alloc].app, at);
             } else if !own && !refused {
@@ -56,6 +52,17 @@ impl Partition {
             }
         }
         if reserved { Ok(Outcome::Progress) } else { Err(Hold::RequiredNode) }
+    }
+
+    fn end_ordinary_reservations(&mut self, node: NodeIx, cx: &mut Cx) {
+        if !self.nodes[node].reservations.has_ordinary() {
+            return;
+        }
+        for other in self.nodes[node].reservations.clone().iter() {
+            if self.allocs[other].spec.required_node.is_none() {
+                self.let_go(other, cx);
+            }
+        }
     }
 
     /// An ask that requires its node holds it no more: the next of its group that has not reserved it may.

@@ -21,7 +21,7 @@ use super::{
     operation::{LINES, count, list, named, nothing, one_of, text, yes_or_no},
     route::{Access, Route},
 };
-use crate::messages::keys::LONGEST;
+use crate::{messages::keys::LONGEST, si::intake::Request};
 
 /// What a request of a session may be refused with, or sent to another server.
 const REQUEST: [u16; 9] = [307, 400, 404, 408, 409, 413, 415, 429, 503];
@@ -72,9 +72,10 @@ pub(super) fn routes() -> Vec<Route> {
     let nodes = json!({"nodes": list(text())});
     let alive = json!({"type": "object", "required": ["nodes"], "additionalProperties": false, "properties": nodes});
     let to_session = |path| Access::Shim.post(path);
+    let taking = |kind| move |request, rm, payload, doors| requests::post(kind, request, rm, payload, doors);
     vec![
         once(request(
-            to_session("/si/v1/rm/{rm}/allocations").to(requests::allocations, "Asks, allocations and releases"),
+            to_session("/si/v1/rm/{rm}/allocations").to(taking(Request::Allocations), "Asks, allocations and releases"),
             message("AllocationRequest"),
         )),
         request(
@@ -106,11 +107,12 @@ pub(super) fn routes() -> Vec<Route> {
         .json(200, nothing())
         .problems(&[307, 400, 404, 409, 503]),
         once(request(
-            to_session("/si/v1/rm/{rm}/nodes").to(requests::nodes, "Nodes that come, change and go"),
+            to_session("/si/v1/rm/{rm}/nodes").to(taking(Request::Nodes), "Nodes that come, change and go"),
             message("NodeRequest"),
         )),
         once(request(
-            to_session("/si/v1/rm/{rm}/applications").to(requests::applications, "Applications that come and go"),
+            to_session("/si/v1/rm/{rm}/applications")
+                .to(taking(Request::Applications), "Applications that come and go"),
             message("ApplicationRequest"),
         )),
         once(request(to_session("/si/v1/rm/{rm}/heartbeat").to(heartbeat::heartbeat, "Signs of life of nodes"), alive)),

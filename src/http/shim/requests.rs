@@ -26,53 +26,24 @@ use crate::{
     trace::Point,
 };
 
-/// POST `/si/v1/rm/{rmID}/nodes`.
-pub async fn nodes(
-    request: HttpRequest,
-    rm: Path<String>,
-    payload: Payload,
-    doors: Data<Doors>,
-) -> Result<HttpResponse, Problem> {
-    post(Request::Nodes, request, &rm, payload, &doors).await
-}
-
-/// POST `/si/v1/rm/{rmID}/applications`.
-pub async fn applications(
-    request: HttpRequest,
-    rm: Path<String>,
-    payload: Payload,
-    doors: Data<Doors>,
-) -> Result<HttpResponse, Problem> {
-    post(Request::Applications, request, &rm, payload, &doors).await
-}
-
-/// POST `/si/v1/rm/{rmID}/allocations`.
-pub async fn allocations(
-    request: HttpRequest,
-    rm: Path<String>,
-    payload: Payload,
-    doors: Data<Doors>,
-) -> Result<HttpResponse, Problem> {
-    post(Request::Allocations, request, &rm, payload, &doors).await
-}
-
-async fn post(
+/// POST `/si/v1/rm/{rmID}/nodes`, `/applications` and `/allocations`.
+pub async fn post(
     kind: Request,
     request: HttpRequest,
-    rm: &str,
+    rm: Path<String>,
     payload: Payload,
-    doors: &Doors,
+    doors: Data<Doors>,
 ) -> Result<HttpResponse, Problem> {
-    let ((handle, gate), payload) = body::unless(enter(doors, rm, kind.name()), payload).await?;
-    let (once, payload) = body::unless(Once::of(&request, rm, &gate), payload).await?;
+    let ((handle, gate), payload) = body::unless(enter(&doors, &rm, kind.name()), payload).await?;
+    let (once, payload) = body::unless(Once::of(&request, &rm, &gate), payload).await?;
     let numbered = matches!(once, Once::Numbered(_));
     let text = body::read(&request, payload, doors.limits().body()).await?;
     match once.turn(&handle, &gate, kind.name(), &text).await? {
         Turn::Before(answered) => answered?,
         Turn::Now(mut handing) => {
-            let inward = read(kind, text, rm, &gate).await?;
+            let inward = read(kind, text, &rm, &gate).await?;
             handle.has_room(&inward.parts)?;
-            let permit = take(&gate, inward.items, rm)?;
+            let permit = take(&gate, inward.items, &rm)?;
             let permit = handle.traced(&gate, permit, request.extensions().get::<Point>().cloned(), inward.items);
             let permit = handing.take(permit, inward.items);
             handle.submit(&gate, inward.parts, inward.rejected, permit)?;

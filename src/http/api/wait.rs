@@ -118,69 +118,29 @@ pub struct Shown<'a> {
 
 /// The application's data has to hold a [`BoardApi`] and a [`Waiting`].
 pub(super) fn routes() -> Vec<Route> {
-    let place = |path| Access::Viewer.get(path);
-    [
-        (
-            place("/api/v1/partition/{partition}/application/{application}/wait")
-                .to(application, "Waits until something holds of an application"),
-            Kind::Application,
-        ),
-        (
-            place("/api/v1/partition/{partition}/queue/{queue}/wait")
-                .to(queue, "Waits until something holds of a queue"),
-            Kind::Queue,
-        ),
-        (
-            place("/api/v1/partition/{partition}/node/{node}/wait").to(node, "Waits until something holds of a node"),
-            Kind::Node,
-        ),
-    ]
-    .into_iter()
-    .map(|(route, kind)| {
+    // Who tries the door from this document is answered soon.
+    let brief = json!({"type": "string", "example": "100ms"});
+    let route = |(kind, path, what): (Kind, _, _)| {
         let conditions: Vec<&str> = kind.conditions().iter().map(|condition| condition.name()).collect();
-        // Who tries the door from this document is answered soon.
-        let brief = json!({"type": "string", "example": "100ms"});
-        route
+        let handler = move |api, waiting, caller, path, request| wait(api, waiting, caller, kind, path, request);
+        Access::Viewer
+            .get(path)
+            .to(handler, what)
             .required_query("for", one_of(&conditions), "what is to hold")
-            .query("timeout", brief, "how long at most, from 0 to 1h; left out: 30s")
+            .query("timeout", brief.clone(), "how long at most, from 0 to 1h; left out: 30s")
             .gives::<Shown>(200)
             .problems(&[400, 404, 429, 503])
-    })
-    .collect()
-}
-
-type Answered = Result<HttpResponse, Problem>;
-type Parts = Path<(String, String)>;
-
-async fn application(
-    api: Data<BoardApi>,
-    waiting: Data<Waiting>,
-    caller: Caller,
-    path: Parts,
-    request: HttpRequest,
-) -> Answered {
-    wait(&api, waiting, &caller, Kind::Application, path.into_inner(), &request).await
-}
-
-async fn queue(
-    api: Data<BoardApi>,
-    waiting: Data<Waiting>,
-    caller: Caller,
-    path: Parts,
-    request: HttpRequest,
-) -> Answered {
-    let (partition, queue) = path.into_inner();
-    wait(&api, waiting, &caller, Kind::Queue, (partition, queue.to_lowercase()), &request).await
-}
-
-async fn node(
-    api: Data<BoardApi>,
-    waiting: Data<Waiting>,
-    caller: Caller,
-    path: Parts,
-    request: HttpRequest,
-) -> Answered {
-    wait(&api, waiting, &caller, Kind::Node, path.into_inner(), &request).await
+    };
+    let places = [
+        (
+            Kind::Application,
+            "/api/v1/partition/{partition}/application/{application}/wait",
+            "Waits until something holds of an application",
+        ),
+        (Kind::Queue, "/api/v1/partition/{partition}/queue/{queue}/wait", "Waits until something holds of a queue"),
+        (Kind::Node, "/api/v1/partition/{partition}/node/{node}/wait", "Waits until something holds of a node"),
+    ];
+    places.map(route).into()
 }
 
 /// What of a request is wanted.
@@ -222,26 +182,29 @@ impl Drop for Guard {
 }
 
 async fn wait(
-    api: &BoardApi,
+    api: Data<BoardApi>,
     waiting: Data<Waiting>,
-    caller: &Caller,
+    caller: Caller,
     kind: Kind,
-    (partition, name): (String, String),
-    request: &HttpRequest,
-) -> Answered {
+    path: Path<(String, String)>,
+    request: HttpRequest,
+) -> Result<HttpResponse, Problem> {
     let (condition, longest) = parse(kind, request.query_string())?;
+    let (partition, name) = path.into_inner();
+    // Queues go by lowercase names.
+    let name = if kind == Kind::Queue { name.to_lowercase() } else { name };
     if name.len() > LONGEST_NAME {
         let detail = format!("the name has {} bytes; no {} has more than {LONGEST_NAME}", name.len(), kind.name());
         return Err(Problem::new(StatusCode::BAD_REQUEST, detail));
     }
     let entry = api.entry(&partition)?;
-    let _permit = permit(waiting.clone(), caller, request)?;
+    let _permit = permit(waiting.clone(), &caller, &request)?;
     let began = Instant::now();
     let target = Target { kind, name: name.into() };
     let mut went = false;
     let answer = loop {
         let left = if went { Duration::ZERO } else { longest.saturating_sub(began.elapsed()) };
-        match ask(api, &entry, &waiting, &target, condition, left).await? {
+        match ask(&api, &entry, &waiting, &target, condition, left).await? {
             // An application may be among those that ended; a node or a queue may come again.
             Answer::Gone if began.elapsed() < longest => went = kind == Kind::Application,
             Answer::NotYet { state, .. } if went && state == ABSENT => {
@@ -249,7 +212,7 @@ async fn wait(
             }
             // Another one of its id came.
             Answer::NotYet { .. } if went && began.elapsed() < longest => went = false,
-            Answer::Met { state } => break told_when_recorded(api, &entry.rm, state, longest, began).await,
+            Answer::Met { state } => break told_when_recorded(&api, &entry.rm, state, longest, began).await,
             answer => break answer,
         }
     };
@@ -260,7 +223,7 @@ async fn wait(
         Answer::Gone => (false, false, "gone".to_owned(), Some(format!("{target} went away"))),
     };
     let why = match why {
-        Some(why) if !never => Some(reason(api, &entry, &target, condition, why).await),
+        Some(why) if !never => Some(reason(&api, &entry, &target, condition, why).await),
         why => why,
     };
     let waited = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -275,7 +238,7 @@ async fn wait(
         never,
         waited_milliseconds: waited,
     };
-    Ok(reply::send(request, Reply::json(&shown)))
+    Ok(reply::send(&request, Reply::json(&shown)))
 }
 
 /// A condition holds: that counts when what it rests on is recorded, so that no restart takes back what was told.

@@ -138,11 +138,11 @@ pub(super) fn routes() -> Vec<Route> {
         "additionalProperties": false,
         "properties": {"reason": reason, "overwrite": overwrite},
     });
-    let ordered = |route: Route| {
-        let route = route.body("application/json", order.clone()).or_nothing().gives::<Ordered>(200);
-        route.problems(&[400, 404, 408, 409, 413, 415, 503])
+    let ordered = |path, kind, what| {
+        let handler = move |api, caller, path, request, payload| self::order(api, caller, kind, path, request, payload);
+        let route = Access::Operator.post(path).to(handler, what).body("application/json", order.clone()).or_nothing();
+        route.gives::<Ordered>(200).problems(&[400, 404, 408, 409, 413, 415, 503])
     };
-    let told = |path| Access::Operator.post(path);
     vec![
         Access::Viewer
             .get("/api/v1/partition/{partition}/orders")
@@ -155,16 +155,16 @@ pub(super) fn routes() -> Vec<Route> {
             .gives::<Shown>(200)
             .problems(&[404, 503]),
         ordered(
-            told("/api/v1/partition/{partition}/queue/{queue}/stop").to(stop, "Lets a queue take no new application"),
+            "/api/v1/partition/{partition}/queue/{queue}/stop",
+            Some(OrderKind::Stop),
+            "Lets a queue take no new application",
         ),
         ordered(
-            told("/api/v1/partition/{partition}/queue/{queue}/drain")
-                .to(drain, "Lets a queue take no new application, and tells when it is empty"),
+            "/api/v1/partition/{partition}/queue/{queue}/drain",
+            Some(OrderKind::Drain),
+            "Lets a queue take no new application, and tells when it is empty",
         ),
-        ordered(
-            told("/api/v1/partition/{partition}/queue/{queue}/resume")
-                .to(resume, "Lets a queue take applications again"),
-        ),
+        ordered("/api/v1/partition/{partition}/queue/{queue}/resume", None, "Lets a queue take applications again"),
     ]
 }
 
@@ -236,21 +236,9 @@ struct Body {
     overwrite: bool,
 }
 
-async fn stop(api: Data<BoardApi>, caller: Caller, path: Parts, request: HttpRequest, payload: Payload) -> Answered {
-    order(&api, &caller, Some(OrderKind::Stop), path, request, payload).await
-}
-
-async fn drain(api: Data<BoardApi>, caller: Caller, path: Parts, request: HttpRequest, payload: Payload) -> Answered {
-    order(&api, &caller, Some(OrderKind::Drain), path, request, payload).await
-}
-
-async fn resume(api: Data<BoardApi>, caller: Caller, path: Parts, request: HttpRequest, payload: Payload) -> Answered {
-    order(&api, &caller, None, path, request, payload).await
-}
-
 async fn order(
-    api: &BoardApi,
-    caller: &Caller,
+    api: Data<BoardApi>,
+    caller: Caller,
     kind: Option<OrderKind>,
     path: Parts,
     request: HttpRequest,
@@ -266,7 +254,7 @@ async fn order(
     let reason = body.reason.unwrap_or_default();
     Problem::check_length("reason", &reason, LONGEST_REASON)?;
     note(&request, if reason.is_empty() { "no reason" } else { &reason });
-    let by: Arc<str> = match caller {
+    let by: Arc<str> = match &caller {
         Caller::Holder(grant) => grant.name.clone(),
         Caller::Anyone => "an operator".into(),
     };

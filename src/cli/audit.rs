@@ -149,19 +149,16 @@ impl Progress {
 }
 
 /// Runs the command.
-pub async fn run(args: AuditArgs) -> ExitCode {
-    let wanted = match Wanted::of(&args) {
-        Ok(wanted) => wanted,
-        Err(fault) => {
-            out::note(format_args!("callboard: {fault}"));
-            return ExitCode::FAILURE;
-        }
-    };
+///
+/// # Errors
+/// A time is none, or the server cannot be asked.
+pub async fn run(args: &AuditArgs) -> anyhow::Result<ExitCode> {
+    let wanted = Wanted::of(args).map_err(anyhow::Error::msg)?;
     let mut progress = Progress { next: args.from, ..Progress::default() };
     let mut told = String::new();
     loop {
-        match read(&args, &wanted, &mut progress, &mut out::stdout()).await {
-            Ok(()) => return ExitCode::SUCCESS,
+        match read(args, &wanted, &mut progress, &mut out::stdout()).await {
+            Ok(()) => return Ok(ExitCode::SUCCESS),
             Err(Error::Lost(what)) if args.follow && progress.reached => {
                 if what != told {
                     out::note(format_args!("callboard: {what}; trying again"));
@@ -169,10 +166,7 @@ pub async fn run(args: AuditArgs) -> ExitCode {
                 }
                 tokio::time::sleep(AGAIN).await;
             }
-            Err(error) => {
-                out::note(format_args!("callboard: {error}"));
-                return ExitCode::FAILURE;
-            }
+            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -75,18 +75,10 @@ pub struct DiagnoseArgs {
 }
 
 /// Runs the command: status 0 where everything was there, else 1; what was there is in the file either way.
-pub async fn run(args: DiagnoseArgs) -> ExitCode {
-    match bundle(&args).await {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
-        Err(error) => {
-            out::note(format_args!("callboard: {error:#}"));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn bundle(args: &DiagnoseArgs) -> anyhow::Result<usize> {
+///
+/// # Errors
+/// The file cannot be written.
+pub async fn run(args: &DiagnoseArgs) -> anyhow::Result<ExitCode> {
     let mut told = Vec::new();
     let mut data = args.data.clone().map(Ok);
     let client = Client::new(&args.server, &args.trust).map_err(|text| anyhow!(text))?;
@@ -139,7 +131,7 @@ async fn bundle(args: &DiagnoseArgs) -> anyhow::Result<usize> {
         args.out.display(),
         parts.len() - missing
     ))?;
-    Ok(missing)
+    Ok(if missing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The data directory of the server, as its settings name it; `None` where it has no logs there.

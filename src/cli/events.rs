@@ -82,7 +82,7 @@ pub(super) enum Error {
     #[error("{0}")]
     Lost(String),
     /// What is printed cannot be written.
-    #[error("{0}")]
+    #[error(transparent)]
     Output(#[from] io::Error),
 }
 
@@ -134,23 +134,22 @@ struct Closed {
     detail: String,
 }
 
-/// Prints events until there are no more; exit status 1 with a line on stderr where that fails.
-pub async fn run(mut wanted: EventsArgs) -> ExitCode {
+/// Prints events until there are no more.
+///
+/// # Errors
+/// The server cannot be asked.
+pub async fn run(mut wanted: EventsArgs) -> anyhow::Result<ExitCode> {
     let mut out = out::stdout();
     if wanted.from.is_none() {
-        match last(&mut wanted, &mut out).await {
-            Ok(_) if wanted.follow => {}
-            Ok(found) => return found.told(),
-            Err(error) => {
-                out::note(format_args!("callboard: {error}"));
-                return ExitCode::FAILURE;
-            }
+        let found = last(&mut wanted, &mut out).await?;
+        if !wanted.follow {
+            return Ok(found.told());
         }
     }
     let mut told = String::new();
     loop {
         match read(&mut wanted, &mut out).await {
-            Ok(found) => return found.told(),
+            Ok(found) => return Ok(found.told()),
             Err(Error::Lost(what)) if wanted.follow && wanted.reached => {
                 if what != told {
                     out::note(format_args!("callboard: {what}; trying again"));
@@ -158,11 +157,7 @@ pub async fn run(mut wanted: EventsArgs) -> ExitCode {
                 }
                 tokio::time::sleep(AGAIN).await;
             }
-            Err(error) => {
-                // As above.
-                out::note(format_args!("callboard: {error}"));
-                return ExitCode::FAILURE;
-            }
+            Err(error) => return Err(error.into()),
         }
     }
 }

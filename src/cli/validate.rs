@@ -18,15 +18,12 @@ use crate::{
 ///
 /// Faults go to stdout, one per line, as `file:line:column: rule: message`; warnings, and why a file cannot be read, to
 /// stderr.
-pub fn run(file: &Path) -> ExitCode {
-    match check(file, &mut io::stdin(), &mut out::stdout(), &mut io::stderr().lock()) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            out::note(format_args!("callboard: {error}"));
-            ExitCode::FAILURE
-        }
-    }
+///
+/// # Errors
+/// What is to be told cannot be written.
+pub fn run(file: &Path) -> anyhow::Result<ExitCode> {
+    let accepted = check(file, &mut io::stdin(), &mut out::stdout(), &mut io::stderr().lock())?;
+    Ok(if accepted { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn check(file: &Path, input: &mut impl Read, out: &mut impl Write, err: &mut impl Write) -> io::Result<bool> {

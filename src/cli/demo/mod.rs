@@ -62,17 +62,10 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Runs the demo until Ctrl-C, or the request to end.
-pub async fn run(args: DemoArgs) -> ExitCode {
-    match demo(&args).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            out::note(format_args!("callboard: {error:#}"));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn demo(args: &DemoArgs) -> Result<()> {
+///
+/// # Errors
+/// Its server does not start, or ends.
+pub async fn run(args: &DemoArgs) -> Result<ExitCode> {
     let http = args.http.to_string();
     let server = Server::start(&["--http", &http]).await.with_context(|| {
         format!("the server of the demo did not start; if something else listens on {http}, choose another with --http")
@@ -80,7 +73,8 @@ async fn demo(args: &DemoArgs) -> Result<()> {
     let lived = live(args, &server).await;
     let stopped = server.stop().await;
     lived?;
-    Ok(stopped?)
+    stopped?;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn live(args: &DemoArgs, server: &Server) -> Result<()> {

@@ -105,11 +105,7 @@ pub async fn run_with(args: JournalArgs, color: bool, zone: TimeZone, out: &mut 
     };
     match printed {
         Ok(()) => 0,
-        Err(failure) => {
-            // Where nobody reads the errors, the status still tells.
-            let _ = writeln!(err, "callboard: {}", out::lines(&failure.to_string()));
-            1
-        }
+        Err(failure) => out::fail(err, &out::lines(&failure.to_string())),
     }
 }
 

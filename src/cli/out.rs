@@ -68,6 +68,12 @@ pub fn note(text: impl Display) {
     let _ = writeln!(io::stderr(), "{}", lines(&text.to_string()));
 }
 
+/// Says why a command fails whose outputs the caller chooses, and gives its exit status, which tells where nobody reads the errors.
+pub fn fail(err: &mut dyn Write, error: &dyn Display) -> u8 {
+    let _ = writeln!(err, "callboard: {error}");
+    1
+}
+
 /// Columns with two spaces between: the first `left` of them begin at one place, the others end there.
 pub fn aligned<R: AsRef<[String]>>(rows: &[R], left: usize) -> String {
     let mut widths: Vec<usize> = Vec::new();

@@ -77,8 +77,7 @@ async fn run_with(args: &PlanArgs, out: &mut dyn Write, err: &mut dyn Write) -> 
             match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
                 Ok(()) => status,
                 Err(error) => {
-                    // Where nobody reads it, the status still tells, here and below.
-                    let _ = writeln!(err, "callboard: {error}");
+                    out::fail(err, &error);
                     UNKNOWN
                 }
             }
@@ -86,7 +85,7 @@ async fn run_with(args: &PlanArgs, out: &mut dyn Write, err: &mut dyn Write) -> 
         Err(Failure { status, on_stdout, text }) => {
             let to: &mut dyn Write = if on_stdout { out } else { err };
             if let Err(error) = to.write_all(text.as_bytes()).and_then(|()| to.flush()) {
-                let _ = writeln!(err, "callboard: {error}");
+                out::fail(err, &error);
             }
             status
         }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeSet,
-    fmt::Display,
     io::{self, Write},
     process::ExitCode,
     time::Duration,
@@ -93,7 +92,7 @@ pub async fn run_with(args: &QueueArgs, out: &mut dyn Write, err: &mut dyn Write
             match wait::within(door, end, given).await {
                 Ok(0) => {}
                 Ok(refused) => return refused,
-                Err(error) => return fail(err, &error),
+                Err(error) => return out::fail(err, &error),
             }
             let targets: Vec<Named> =
                 order.paths.iter().map(|path| Named { kind: Kind::Queue, name: path.clone() }).collect();
@@ -101,19 +100,13 @@ pub async fn run_with(args: &QueueArgs, out: &mut dyn Write, err: &mut dyn Write
         }
         What::Show { path } => match show(door, path.as_deref()).await {
             Ok(text) => written(out.write_all(text.as_bytes()).and_then(|()| out.flush()), err),
-            Err(error) => fail(err, &error),
+            Err(error) => out::fail(err, &error),
         },
     }
 }
 
-fn fail(err: &mut dyn Write, error: &dyn Display) -> u8 {
-    // Where nobody reads the errors, the status still tells.
-    let _ = writeln!(err, "callboard: {error}");
-    1
-}
-
 fn written(done: io::Result<()>, err: &mut dyn Write) -> u8 {
-    done.map_or_else(|error| fail(err, &error), |()| 0)
+    done.map_or_else(|error| out::fail(err, &error), |()| 0)
 }
 
 /// Where one of several is no queue, nothing is changed: it may be meant otherwise.
@@ -124,11 +117,11 @@ async fn are_there(door: &Door, order: &OrderArgs, err: &mut dyn Write) -> bool 
         if error.status == Some(404) && path.split('.').next() != Some("root") {
             error.text.push_str("; a reason is given with -r REASON");
         }
-        fail(err, &error);
+        out::fail(err, &error);
         all = false;
     }
     if !all {
-        fail(err, &Error { text: "no queue was told anything".to_owned(), status: None });
+        out::fail(err, &Error { text: "no queue was told anything".to_owned(), status: None });
     }
     all
 }
@@ -156,7 +149,7 @@ async fn give(
                 if holds {
                     error.text.push_str("; --force does it");
                 }
-                let failed = fail(err, &error);
+                let failed = out::fail(err, &error);
                 if !(holds && enough) {
                     status = failed;
                 }

@@ -154,15 +154,10 @@ pub async fn run_with(args: ResourceArgs, zone: TimeZone, out: &mut dyn Write, e
     };
     let text = match text {
         Ok(text) => text,
-        Err(error) => {
-            // Where nobody reads the errors, the status still tells.
-            let _ = writeln!(err, "callboard: {error}");
-            return 1;
-        }
+        Err(error) => return out::fail(err, &error),
     };
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        let _ = writeln!(err, "callboard: {error}");
-        return 1;
+        return out::fail(err, &error);
     }
     match (&args.what, end) {
         (What::Drain(DrainArgs { targets: Some(targets), .. }), Some(end)) => {

@@ -118,8 +118,7 @@ pub async fn run(args: WaitArgs) -> ExitCode {
 pub async fn run_with(args: &WaitArgs, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
     for target in &args.targets {
         if let Err(fault) = target.kind.condition(&args.condition) {
-            // Where nobody reads the errors, the status still tells.
-            let _ = writeln!(err, "callboard: {target}: {fault}");
+            out::fail(err, &format_args!("{target}: {fault}"));
             return MISUSED;
         }
     }
@@ -171,9 +170,7 @@ pub async fn wait(
             }
         };
         if let Err(error) = told {
-            status = 1;
-            // Where nobody reads the errors, the status still tells.
-            let _ = writeln!(err, "callboard: {error}");
+            status = out::fail(err, &error);
         }
     }
     status

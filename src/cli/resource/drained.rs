@@ -9,6 +9,7 @@ use super::state::{Cluster, Target};
 use crate::{
     cli::{
         door::{Door, Error},
+        out,
         wait::{self, Named},
     },
     domain::{
@@ -42,11 +43,7 @@ pub async fn wait(door: &Door, targets: &str, end: Instant, out: &mut dyn Write,
             let named: Vec<Named> = named.map(|node| Named { kind: Kind::Node, name: node.id }).collect();
             wait::wait(door, &named, "drained", end, out, err).await
         }
-        Err(error) => {
-            // Where nobody reads the errors, the status still tells.
-            let _ = writeln!(err, "callboard: {error}");
-            1
-        }
+        Err(error) => out::fail(err, &error),
     }
 }
 

@@ -96,8 +96,6 @@ pub struct Target {
     pub online: bool,
     /// It has been silent for too long.
     pub torpid: bool,
-    /// What it offers.
-    pub capacity: Capacity,
     /// Who drained it, and why; none: it is not drained.
     pub drain: Option<DrainState>,
 }
@@ -221,7 +219,6 @@ impl Journal {
             node: slot.node.clone(),
             online: slot.online(),
             torpid: slot.torpid && slot.online(),
-            capacity: slot.capacity,
             drain: slot.drain.clone(),
         };
         (0_u32..).zip(&self.slots).map(view).collect()

@@ -112,7 +112,7 @@ fn micros(at: Nanos) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::journal::{Capacity, DrainState};
+    use crate::domain::journal::DrainState;
 
     #[test]
     fn targets_are_grouped_by_what_they_are() {
@@ -122,7 +122,6 @@ mod tests {
             node: Some(format!("node-{rank}").into()),
             online,
             torpid: rank == 1,
-            capacity: Capacity::default(),
             drain,
         };
         let drain = |since, reason: Option<&str>, rm: bool| {

@@ -232,12 +232,6 @@ impl Alloc {
         self.phase == Phase::Allocated
     }
 
-    /// When it was made, and its place among those that came with the same request or at the same moment: one that came
-    /// later is younger. Those whose creation time was given are of the same age where it is the same.
-    pub fn age(&self) -> (Nanos, u64) {
-        (self.created, if self.spec.created.is_none() { self.seq } else { 0 })
-    }
-
     /// The shim was asked to end it, and did not say yet that it has.
     pub fn is_going(&self) -> bool {
         self.released || self.preempted

@@ -196,11 +196,6 @@ impl Gang {
         }
     }
 
-    /// Sum of the placeholder allocations.
-    pub fn allocated(&self) -> &Amount {
-        &self.allocated
-    }
-
     /// It has begun, and its time-out runs: only so long it keeps room from others, since what waits may find no node ever.
     pub fn keeps(&self) -> bool {
         self.started && self.timer.is_some()
@@ -233,11 +228,6 @@ impl App {
     /// Sum of the pending asks.
     pub fn pending(&self) -> &Amount {
         &self.pending
-    }
-
-    /// Sum of the real allocations.
-    pub fn allocated(&self) -> &Amount {
-        &self.allocated
     }
 
     /// What its real allocations have and what its placeholders have, for all to see: what the shim is still asked about waits.

@@ -68,16 +68,6 @@ impl GroupCache {
             now.minus(entry.resolved) <= life
         });
     }
-
-    /// Number of users.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Nobody is known.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
 }
 
 #[cfg(test)]
@@ -102,9 +92,9 @@ mod tests {
             cache.clean(at(secs));
             assert_eq!(cache.get("alice", at(secs)), Cached::Groups(groups(&["dev", "ops"])), "after {secs} s");
         }
-        assert_eq!((cache.get("alice", at(301)), cache.len()), (Cached::Unknown, 1));
+        assert_eq!((cache.get("alice", at(301)), cache.entries.len()), (Cached::Unknown, 1));
         cache.clean(at(301));
-        assert!(cache.is_empty());
+        assert!(cache.entries.is_empty());
         // S15: the newest answer counts.
         cache.put("alice".into(), Some(groups(&["ops"])), at(302));
         cache.put("alice".into(), Some(groups(&["qa"])), at(303));

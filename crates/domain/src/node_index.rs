@@ -71,16 +71,6 @@ fn maximum(amounts: impl Iterator<Item = Amounts>) -> Amounts {
 }
 
 impl NodeIndex {
-    /// Number of nodes in it.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// No nodes.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Learns the types of a capacity while there is room for more.
     pub fn track(&mut self, capacity: &Resource) {
         for (kind, _) in capacity.iter() {
@@ -210,11 +200,6 @@ impl NodeIndex {
         }
         None
     }
-
-    /// All nodes in order.
-    pub fn iter(&self) -> impl Iterator<Item = NodeIx> + '_ {
-        self.buckets.iter().flat_map(|bucket| bucket.iter().map(|e| e.node))
-    }
 }
 
 list!(Entry { key, node, free });
@@ -277,12 +262,13 @@ mod tests {
                     let old = model.remove(&key);
                     if old.is_some() { index.remove(key); }
                 }
-                prop_assert_eq!(index.len(), model.len());
+                prop_assert_eq!(index.len, model.len());
             }
             let need = Resource::of(&[("memory", need.0), ("vcore", need.1)]);
             let expected = model.values().find(|(_, free)| free.fits(&need)).map(|(node, _)| *node);
             prop_assert_eq!(index.first(&need, |_| true), expected);
-            prop_assert_eq!(index.iter().collect::<Vec<_>>(), model.values().map(|(n, _)| *n).collect::<Vec<_>>());
+            let all = index.buckets.iter().flat_map(|bucket| bucket.iter().map(|entry| entry.node));
+            prop_assert_eq!(all.collect::<Vec<_>>(), model.values().map(|(n, _)| *n).collect::<Vec<_>>());
         }
     }
 }

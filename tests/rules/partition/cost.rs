@@ -170,7 +170,7 @@ fn the_peak_leaves_out_what_the_shim_is_asked_about() {
         refused: Vec::new(),
     }));
     let app = world.p.app_by_id["app-1"];
-    assert_eq!((&**world.p.apps[app].allocated(), &*world.p.apps[app].max_used), (&res(10, 10), &res(1, 1)));
+    assert_eq!((&world.p.apps[app].placed()[0], &*world.p.apps[app].max_used), (&res(10, 10), &res(1, 1)));
     assert!(world.p.audit().is_empty(), "{:?}", world.p.audit());
 }
 
@@ -662,7 +662,7 @@ fn users_that_wait_for_the_limit_of_their_group_cost_each_other_nothing() {
             let running = |world: &World, upto: usize| {
                 let held = |i: &usize| {
                     let app = world.p.app_by_id.get(&*name(*i)).map(|app| &world.p.apps[*app]);
-                    app.is_some_and(|app| !app.allocated().is_zero())
+                    app.is_some_and(|app| !app.placed()[0].is_empty())
                 };
                 (0..upto).filter(held).count()
             };

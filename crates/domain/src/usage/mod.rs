@@ -195,11 +195,6 @@ impl Usage {
         rows.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         rows
     }
-
-    /// Nothing is used by anybody.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
 }
 
 /// What is used at a place of the log, because the events before it do not tell.

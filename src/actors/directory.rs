@@ -39,8 +39,6 @@ pub struct Listing {
 pub struct RmEntry {
     /// Its id.
     pub id: Arc<str>,
-    /// Number of its session, counted up with each registration.
-    pub epoch: u64,
     /// Build information as given, plus `rmId` (R1.9).
     pub build_info: BTreeMap<String, String>,
     /// Configuration in force.

@@ -455,7 +455,6 @@ impl RmActor {
         let Some(session) = &self.session else { return };
         let entry = RmEntry {
             id: self.id.clone(),
-            epoch: session.epoch,
             build_info: session.build_info.clone(),
             config: session.config.clone(),
             default_config: session.default_config,

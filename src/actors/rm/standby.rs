@@ -70,7 +70,6 @@ impl RmActor {
         }
         let entry = RmEntry {
             id: self.id.clone(),
-            epoch: registered.epoch,
             build_info: registered.build_info,
             config,
             default_config: registered.default_config,

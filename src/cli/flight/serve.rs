@@ -255,7 +255,6 @@ impl Stage {
         let mut listing = Listing::default();
         listing.rms.push(RmEntry {
             id: rm.clone(),
-            epoch,
             build_info: registered.build_info,
             config,
             default_config: registered.default_config,

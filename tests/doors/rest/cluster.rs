@@ -22,7 +22,6 @@ pub fn manager(id: &str, shown: &str, config: LoadedConfig, extra: &[(&str, &str
     let extra: BTreeMap<String, String> = extra.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
     let rm = RmEntry {
         id: id.into(),
-        epoch: 1,
         build_info,
         config: Arc::new(config),
         default_config: false,

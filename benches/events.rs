@@ -194,7 +194,7 @@ fn events(c: &mut Criterion) {
                 let block = Arc::new(EventBlock { first, events: one.clone() });
                 let pieces: Vec<_> =
                     EventSlice::of(&block, first, u64::MAX).map(EventPiece::Events).into_iter().collect();
-                spent += timed(1, || opened.writer.write(&pieces, Nanos::ZERO).expect("writes"));
+                spent += timed(1, || opened.writer.write(&pieces, &[], Nanos::ZERO).expect("writes"));
             }
             spent
         });

@@ -128,7 +128,7 @@ impl Write {
         writer.set_limits(limits);
         let noted = writer.note(&rows, instead);
         let rows = noted.is_ok().then_some(rows.len());
-        let written = noted.and_then(|()| writer.write_with(&pieces, &points, now));
+        let written = noted.and_then(|()| writer.write(&pieces, &points, now));
         let mut result = written.and_then(|()| writer.reserve(next));
         if result.is_ok() && sync {
             result = writer.alive(now);

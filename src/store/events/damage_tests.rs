@@ -37,7 +37,7 @@ fn store(closed: bool) -> State {
     let directory = directory();
     let mut opened = open(directory.path(), LIMITS).unwrap();
     for first in (0..NEXT).step_by(5) {
-        opened.writer.write(&[item(first..first + 5)], Nanos::ZERO).unwrap();
+        opened.writer.write(&[item(first..first + 5)], &[], Nanos::ZERO).unwrap();
     }
     if closed {
         opened.writer.close(NEXT).unwrap();
@@ -69,7 +69,7 @@ fn serves_nothing_wrong(directory: &Path, what: &str) -> Vec<String> {
     assert!(next >= NEXT, "{what}: id {next} may have been given out");
     let mut items: Vec<_> = gap.into_iter().map(EventPiece::Gap).collect();
     items.push(item(next..next + 3));
-    writer.write(&items, Nanos::ZERO).unwrap_or_else(|error| panic!("{what}: {error}"));
+    writer.write(&items, &[], Nanos::ZERO).unwrap_or_else(|error| panic!("{what}: {error}"));
     writer.close(next + 3).unwrap();
     // Dense, ordered, and each event that of its id: `read` looks at that.
     let served = read(&reader, 0);
@@ -178,7 +178,7 @@ fn a_store_that_is_gone_as_a_whole_is_a_gap() {
     let lost = |next| format!("{}: ids below {next} were given out, and nothing in it knows of them", store.display());
     let mut opened = open();
     assert_eq!((opened.next, named(&opened)), (0, None), "nothing is gone where nothing was");
-    opened.writer.write(&[item(0..5)], Nanos::ZERO).unwrap();
+    opened.writer.write(&[item(0..5)], &[], Nanos::ZERO).unwrap();
     opened.writer.close(5).unwrap();
     // Closed, and after a kill.
     let mut opened = open();
@@ -192,18 +192,18 @@ fn a_store_that_is_gone_as_a_whole_is_a_gap() {
     let reserved = 5 + super::mark::AHEAD;
     assert_eq!((opened.next, named(&opened)), (reserved, Some((0, reserved, lost(reserved)))));
     // One of an earlier time is in its place.
-    opened.writer.write(&[EventPiece::Gap(opened.gap.unwrap())], Nanos::ZERO).unwrap();
+    opened.writer.write(&[EventPiece::Gap(opened.gap.unwrap())], &[], Nanos::ZERO).unwrap();
     opened.writer.close(reserved).unwrap();
     let earlier = state(&store);
     let mut opened = open();
-    opened.writer.write(&[item(reserved..reserved + 7)], Nanos::ZERO).unwrap();
+    opened.writer.write(&[item(reserved..reserved + 7)], &[], Nanos::ZERO).unwrap();
     opened.writer.close(reserved + 7).unwrap();
     for (name, bytes) in earlier {
         fs::write(store.join(name), bytes).unwrap();
     }
     let mut opened = open();
     assert_eq!(named(&opened), Some((reserved, reserved + 7, lost(reserved + 7))));
-    opened.writer.write(&[EventPiece::Gap(opened.gap.unwrap())], Nanos::ZERO).unwrap();
+    opened.writer.write(&[EventPiece::Gap(opened.gap.unwrap())], &[], Nanos::ZERO).unwrap();
     opened.writer.close(reserved + 7).unwrap();
     // Whatever the copy says where it is damaged or gone, the store itself counts.
     let whole = fs::read(&beside).unwrap();
@@ -248,7 +248,7 @@ fn a_file_with_a_damaged_head_grows_old_like_the_others() {
         let age = Nanos(10_000);
         let mut opened = open(directory.path(), Limits { age, ..LIMITS }).unwrap();
         for first in (NEXT..NEXT + 20).step_by(5) {
-            opened.writer.write(&[item(first..first + 5)], Nanos(first as i64 * 1_000 + 4_000)).unwrap();
+            opened.writer.write(&[item(first..first + 5)], &[], Nanos(first as i64 * 1_000 + 4_000)).unwrap();
         }
         assert_eq!(opened.writer.doubt(), None);
         let (lowest, _) = opened.reader.extent().unwrap();
@@ -280,7 +280,7 @@ fn a_time_is_found_behind_damage() {
 fn ten_days(directory: &Path, limits: Limits) {
     let mut opened = super::open(directory, None, limits, clock(0, false)).unwrap();
     for hour in 0..240 {
-        opened.writer.write(&[at(hour, hour)], hours(hour)).unwrap();
+        opened.writer.write(&[at(hour, hour)], &[], hours(hour)).unwrap();
     }
     opened.writer.close(240).unwrap();
 }
@@ -322,7 +322,7 @@ fn a_clock_that_is_wrong_at_the_start_deletes_nothing() {
         assert_eq!(lowest(&opened), kept);
         assert!(opened.writer.doubt().unwrap().contains("--trust-clock"));
         let next = opened.next;
-        opened.writer.write(&[at(next, hour)], hours(hour)).unwrap();
+        opened.writer.write(&[at(next, hour)], &[], hours(hour)).unwrap();
         assert_eq!(lowest(&opened), kept, "nor the event that it brings");
         opened.writer.alive(hours(hour)).unwrap();
         opened.writer.close(next + 1).unwrap();
@@ -354,7 +354,7 @@ fn a_clock_that_goes_wrong_in_the_first_process_deletes_nothing() {
     opened.writer.prune(hours(9 * 24));
     assert_eq!(opened.writer.doubt(), None, "nothing is there yet, and the clock may just have been set");
     for (id, hour) in (0..).zip([216, 217, 217 + 30 * 24, 218 + 30 * 24]) {
-        opened.writer.write(&[at(id, hour)], hours(hour)).unwrap();
+        opened.writer.write(&[at(id, hour)], &[], hours(hour)).unwrap();
     }
     assert!(opened.writer.doubt().unwrap().contains("30 days ahead"));
     opened.writer.prune(hours(218));
@@ -376,7 +376,7 @@ fn while_nothing_happens_nothing_grows_old() {
         opened.writer.prune(hours(day * 24));
         assert!((lowest(&opened), opened.writer.doubt()) == (kept, None), "day {day}");
     }
-    opened.writer.write(&[at(240, 720)], hours(720)).unwrap();
+    opened.writer.write(&[at(240, 720)], &[], hours(720)).unwrap();
     assert!((230..240).contains(&lowest(&opened)), "then something did: all but the last file go");
 }
 

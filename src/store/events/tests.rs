@@ -88,7 +88,7 @@ pub fn files(directory: &Path) -> Vec<PathBuf> {
 fn store(directory: &Path, frames: &[Range<u64>]) -> Reader {
     let mut opened = opened(directory);
     for frame in frames {
-        opened.writer.write(&[item(frame.clone())], Nanos::ZERO).unwrap();
+        opened.writer.write(&[item(frame.clone())], &[], Nanos::ZERO).unwrap();
     }
     let next = opened.writer.next();
     opened.writer.close(next).unwrap();
@@ -101,8 +101,8 @@ fn what_is_written_is_read_from_any_id() {
     let mut opened = opened(directory.path());
     assert_eq!((opened.next, opened.gap, opened.reader.extent()), (0, None, None));
     assert!(read(&opened.reader, 0).is_empty());
-    opened.writer.write(&[item(0..5), item(5..6), item(6..20_000)], Nanos::ZERO).unwrap();
-    opened.writer.write(&[item(20_000..20_001)], Nanos::ZERO).unwrap();
+    opened.writer.write(&[item(0..5), item(5..6), item(6..20_000)], &[], Nanos::ZERO).unwrap();
+    opened.writer.write(&[item(20_000..20_001)], &[], Nanos::ZERO).unwrap();
     for from in [0, 1, 5, 6, 8_191, 8_192, 19_999, 20_000] {
         assert_eq!(read(&opened.reader, from), [format!("{from}..20001")]);
     }
@@ -115,9 +115,9 @@ fn what_is_written_is_read_from_any_id() {
 fn what_is_written_twice_is_there_once() {
     let directory = tempfile::tempdir().unwrap();
     let mut opened = opened(directory.path());
-    opened.writer.write(&[item(0..5)], Nanos::ZERO).unwrap();
-    opened.writer.write(&[item(0..5), item(5..10)], Nanos::ZERO).unwrap();
-    opened.writer.write(&[item(3..12)], Nanos::ZERO).unwrap();
+    opened.writer.write(&[item(0..5)], &[], Nanos::ZERO).unwrap();
+    opened.writer.write(&[item(0..5), item(5..10)], &[], Nanos::ZERO).unwrap();
+    opened.writer.write(&[item(3..12)], &[], Nanos::ZERO).unwrap();
     assert_eq!(read(&opened.reader, 0), ["0..12"]);
 }
 
@@ -129,7 +129,7 @@ fn ids_continue_over_a_clean_restart_without_a_gap() {
         let mut opened = opened(directory.path());
         let first = 25 + round * 10;
         assert_eq!((opened.next, &opened.gap), (first, &None));
-        opened.writer.write(&[item(first..first + 10)], Nanos::ZERO).unwrap();
+        opened.writer.write(&[item(first..first + 10)], &[], Nanos::ZERO).unwrap();
         opened.writer.close(first + 10).unwrap();
         assert_eq!(read(&opened.reader, 0), [format!("0..{}", first + 10)]);
     }
@@ -140,7 +140,7 @@ fn ids_continue_over_a_clean_restart_without_a_gap() {
 fn after_a_crash_no_id_is_given_twice() {
     let directory = tempfile::tempdir().unwrap();
     let mut first = opened(directory.path());
-    first.writer.write(&[item(0..10)], Nanos::ZERO).unwrap();
+    first.writer.write(&[item(0..10)], &[], Nanos::ZERO).unwrap();
     let reserved = first.writer.reserved();
     assert!(reserved > 10);
     drop(first);
@@ -148,7 +148,7 @@ fn after_a_crash_no_id_is_given_twice() {
     let mut second = opened(directory.path());
     let lost = EventGap { from: 10, end: reserved, reason: GapReason::Crash };
     assert_eq!((second.next, &second.gap), (reserved, &Some(lost.clone())));
-    second.writer.write(&[EventPiece::Gap(lost), item(reserved..reserved + 3)], Nanos::ZERO).unwrap();
+    second.writer.write(&[EventPiece::Gap(lost), item(reserved..reserved + 3)], &[], Nanos::ZERO).unwrap();
     let expected = ["0..10".to_owned(), format!("crash 10..{reserved}"), format!("{reserved}..{}", reserved + 3)];
     assert_eq!(read(&second.reader, 0), expected);
     second.writer.close(reserved + 3).unwrap();
@@ -160,7 +160,7 @@ fn a_gap_is_explicit() {
     let directory = tempfile::tempdir().unwrap();
     let mut opened = opened(directory.path());
     let items = [item(0..3), gap(3..1_000_000, GapReason::NotStored), item(1_000_000..1_000_002)];
-    opened.writer.write(&items, Nanos::ZERO).unwrap();
+    opened.writer.write(&items, &[], Nanos::ZERO).unwrap();
     assert_eq!(read(&opened.reader, 1), ["1..3", "not-stored 3..1000000", "1000000..1000002"]);
     assert_eq!(read(&opened.reader, 500), ["not-stored 500..1000000", "1000000..1000002"]);
     let whole = Some(3..1_000_000);
@@ -189,7 +189,7 @@ fn a_torn_end_is_cut_at_every_length() {
         assert!(torn.next > end || length < HEADER as usize);
         let mut items: Vec<EventPiece> = lost.into_iter().map(EventPiece::Gap).collect();
         items.push(item(torn.next..torn.next + 1));
-        torn.writer.write(&items, Nanos::ZERO).unwrap();
+        torn.writer.write(&items, &[], Nanos::ZERO).unwrap();
         torn.writer.close(torn.next + 1).unwrap();
         let read = read(&opened(directory.path()).reader, 0);
         assert_eq!(read.last().unwrap(), &format!("{}..{}", torn.next, torn.next + 1), "cut at {length}");
@@ -242,7 +242,7 @@ fn a_store_goes_on_behind_damage() {
     file.seek(SeekFrom::Start(HEADER + 100)).unwrap();
     file.write_all(&[0xff; 50]).unwrap();
     let mut opened = opened(directory.path());
-    opened.writer.write(&[item(150..160)], Nanos::ZERO).unwrap();
+    opened.writer.write(&[item(150..160)], &[], Nanos::ZERO).unwrap();
     assert_eq!(read(&opened.reader, 0), ["damage 0..50", "50..160"]);
     assert_eq!(files(directory.path()).len(), 2, "the damaged file is left as it is");
     assert_eq!(read(&opened.reader, 120), ["120..160"]);
@@ -253,7 +253,7 @@ fn a_damaged_or_missing_file_among_others_is_a_gap() {
     let directory = tempfile::tempdir().unwrap();
     let limits = Limits { events: 16 * 100, ..ALL };
     let mut opened = open(directory.path(), limits).unwrap();
-    opened.writer.write(&[item(0..500)], Nanos::ZERO).unwrap();
+    opened.writer.write(&[item(0..500)], &[], Nanos::ZERO).unwrap();
     opened.writer.close(500).unwrap();
     let files = files(directory.path());
     assert_eq!(files.len(), 5);
@@ -298,7 +298,7 @@ fn limits_remove_the_oldest() {
     let limits = Limits { events: 1_600, ..ALL };
     let mut opened = open(directory.path(), limits).unwrap();
     for first in (0..10_000).step_by(10) {
-        opened.writer.write(&[item(first..first + 10)], Nanos::ZERO).unwrap();
+        opened.writer.write(&[item(first..first + 10)], &[], Nanos::ZERO).unwrap();
     }
     let (lowest, next) = opened.reader.extent().unwrap();
     assert!(next == 10_000 && (1_500..=1_600).contains(&(next - lowest)), "{lowest}..{next}");
@@ -315,7 +315,7 @@ fn limits_remove_the_oldest() {
     let bytes = 16 * 64 * 1024;
     opened.writer.set_limits(Some(Limits { bytes, ..ALL }));
     for first in (10_000..200_000).step_by(1_000) {
-        opened.writer.write(&[item(first..first + 1_000)], Nanos::ZERO).unwrap();
+        opened.writer.write(&[item(first..first + 1_000)], &[], Nanos::ZERO).unwrap();
     }
     let on_disk: u64 = files(directory.path()).iter().map(|path| fs::metadata(path).unwrap().len()).sum();
     assert_eq!(opened.reader.size().0, on_disk);
@@ -330,7 +330,7 @@ fn what_is_too_old_and_goes_while_it_is_read_is_not_damaged() {
     thread::scope(|scope| {
         let writing = scope.spawn(move || {
             for first in (0..4_000).step_by(10) {
-                writer.write(&[item(first..first + 10)], Nanos::ZERO).unwrap();
+                writer.write(&[item(first..first + 10)], &[], Nanos::ZERO).unwrap();
             }
         });
         let mut reasons = BTreeSet::new();
@@ -349,7 +349,7 @@ fn what_is_too_old_and_goes_while_it_is_read_is_not_damaged() {
 fn a_file_that_goes_while_it_is_read_is_a_gap() {
     let directory = tempfile::tempdir().unwrap();
     let mut opened = open(directory.path(), Limits { events: 160, ..ALL }).unwrap();
-    opened.writer.write(&[item(0..40)], Nanos::ZERO).unwrap();
+    opened.writer.write(&[item(0..40)], &[], Nanos::ZERO).unwrap();
     fs::remove_file(&files(directory.path())[1]).unwrap();
     assert_eq!(read(&opened.reader, 0), ["0..10", "damage 10..20", "20..40"]);
 }
@@ -366,7 +366,7 @@ fn a_time_is_found_where_it_begins_also_in_the_file_before() {
         EventPiece::Events(EventSlice::of(&block, ids.start, ids.end).unwrap())
     };
     for piece in [at(0..5, 100), at(5..30, 200), at(30..40, 303), at(40..60, 300), at(60..80, 400)] {
-        opened.writer.write(&[piece], Nanos::ZERO).unwrap();
+        opened.writer.write(&[piece], &[], Nanos::ZERO).unwrap();
     }
     assert_eq!(files(directory.path()).len(), 7);
     for (seconds, first) in [(100, 0), (200, 5), (303, 30), (302, 30), (400, 60)] {

@@ -175,20 +175,12 @@ impl Writer {
         self.points
     }
 
-    /// As [`Writer::write_with`], without points.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn write(&mut self, items: &[EventPiece], now: Nanos) -> Result<(), WriteError> {
-        self.write_with(items, &[], now)
-    }
-
     /// Writes pieces in the order of their ids and without holes, and numbered points among them, as far as they are not
     /// written yet. `now` is the time by which old events go.
     ///
     /// # Errors
     /// [`Writer::next`] and [`Writer::points`] say how far it came; the rest may be tried again.
-    pub fn write_with(
+    pub fn write(
         &mut self,
         items: &[EventPiece],
         points: &[(u64, Arc<UsagePoint>)],

@@ -129,7 +129,7 @@ fn settings() -> EventSettings {
 fn published(rounds: u64, directory: Option<&Path>, streams: usize) -> Duration {
     System::new().block_on(async {
         let actor = match directory {
-            Some(directory) => EventActor::durable(settings(), directory).expect("opens"),
+            Some(directory) => EventActor::durable(settings(), (directory, None), false).expect("opens"),
             None => EventActor::new(settings()),
         };
         let actor = actor.start();

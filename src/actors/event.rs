@@ -90,20 +90,12 @@ impl EventActor {
         EventActor::with(settings, None, 0, Arc::default(), Numbers::default())
     }
 
-    /// An event system with a durable store in a directory of its own. Blocks while the store is opened.
+    /// An event system with a durable store in a directory of its own, and maybe a file beside it that outlives it; an operator
+    /// vouches for the clock or not (`--trust-clock`). Blocks while the store is opened.
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub fn durable(settings: EventSettings, directory: &Path) -> Result<EventActor, OpenError> {
-        EventActor::durable_by(settings, (directory, None), false)
-    }
-
-    /// The same, with a file beside the directory that outlives it, and an operator vouches for the clock or not
-    /// (`--trust-clock`).
-    ///
-    /// # Errors
-    /// See [`OpenError`].
-    pub fn durable_by(
+    pub fn durable(
         settings: EventSettings,
         place: (&Path, Option<&Path>),
         trusted: bool,

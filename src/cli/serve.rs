@@ -406,7 +406,7 @@ fn event_system(args: &ServeArgs, name: &str) -> anyhow::Result<EventActor> {
         return Ok(EventActor::default());
     }
     let (directory, beside) = (args.data.join(name), args.data.join(format!("{name}.mark")));
-    Ok(EventActor::durable_by(EventSettings::default(), (&directory, Some(&beside)), args.trust_clock)?)
+    Ok(EventActor::durable(EventSettings::default(), (&directory, Some(&beside)), args.trust_clock)?)
 }
 
 /// All logs were read: what was in doubt of them is recorded, so that a later start need not find it out again.

@@ -102,7 +102,7 @@ async fn stored(actor: &Addr<EventActor>) {
 
 /// Publishes until the disk is full and the backlog too, then makes some room.
 async fn fill(store: PathBuf, filler: PathBuf) {
-    let actor = EventActor::durable(settings(), &store).unwrap();
+    let actor = EventActor::durable(settings(), (&store, None), false).unwrap();
     let counters = actor.counters();
     let actor = actor.start();
     let mut next = 0;
@@ -137,7 +137,7 @@ async fn a_full_disk_costs_history_and_is_told() {
     std::thread::spawn(move || actix::System::new().block_on(fill(of_first, filling))).join().unwrap();
 
     let small = StoreSettings { max_bytes: 4 << 20, ..settings().store };
-    let actor = EventActor::durable(EventSettings { store: small, ..settings() }, &store).unwrap();
+    let actor = EventActor::durable(EventSettings { store: small, ..settings() }, (&store, None), false).unwrap();
     let counters = actor.counters();
     let actor = actor.start();
     let first = actor.send(GetEventStatus).await.unwrap().next;
@@ -149,7 +149,7 @@ async fn a_full_disk_costs_history_and_is_told() {
     assert!(!counters.store_failing.load(Relaxed));
     drop(actor);
 
-    let actor = EventActor::durable(settings(), &store).unwrap().start();
+    let actor = EventActor::durable(settings(), (&store, None), false).unwrap().start();
     let (mut next, mut gaps) = (0, Vec::new());
     loop {
         let page = actor.send(ReadLog { from: Some(next), events: 10_000 }).await.unwrap().unwrap();

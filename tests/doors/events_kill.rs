@@ -55,7 +55,7 @@ fn events(ids: Range<u64>) -> Vec<Event> {
 #[actix::test]
 async fn child() {
     let Ok(directory) = std::env::var(DIRECTORY) else { return };
-    let actor = EventActor::durable(settings(), Path::new(&directory)).unwrap().start();
+    let actor = EventActor::durable(settings(), (Path::new(&directory), None), false).unwrap().start();
     let mut next = actor.send(GetEventStatus).await.unwrap().next;
     let mut out = std::io::stdout();
     for round in 0.. {
@@ -115,7 +115,7 @@ fn run_and_kill(directory: &Path, life: Duration) -> (u64, u64) {
 
 /// Everything in the log: events are compared with their ids, which follow each other. Returns the gaps.
 async fn checked(directory: &Path) -> (Vec<Range<u64>>, u64) {
-    let actor = EventActor::durable(settings(), directory).unwrap().start();
+    let actor = EventActor::durable(settings(), (directory, None), false).unwrap().start();
     let (mut next, mut gaps) = (0, Vec::new());
     loop {
         let page = actor.send(ReadLog { from: Some(next), events: 10_000 }).await.unwrap().unwrap();

@@ -46,7 +46,7 @@ impl Door {
     }
 
     fn durable(directory: &Path, ring_capacity: u64) -> Door {
-        Door::open(EventActor::durable(settings(ring_capacity, 0), directory).unwrap())
+        Door::open(EventActor::durable(settings(ring_capacity, 0), (directory, None), false).unwrap())
     }
 
     fn publish(&self, ids: Range<u64>) {
@@ -210,7 +210,7 @@ async fn filters() {
 #[actix::test]
 async fn gaps_are_lines() {
     let directory = tempfile::tempdir().unwrap();
-    let door = Door::open(EventActor::durable(settings(5, 160), directory.path()).unwrap());
+    let door = Door::open(EventActor::durable(settings(5, 160), (directory.path(), None), false).unwrap());
     for first in (0..1_000).step_by(10) {
         door.publish(first..first + 10);
     }
@@ -349,7 +349,7 @@ async fn a_follower_that_does_not_read_for_a_while_misses_nothing() {
 async fn followers_that_do_not_take_what_is_stored_are_counted() {
     let directory = tempfile::tempdir().unwrap();
     let limited = EventSettings { max_streams_per_host: 2, ..settings(100, 0) };
-    let door = Door::open(EventActor::durable(limited, directory.path()).unwrap());
+    let door = Door::open(EventActor::durable(limited, (directory.path(), None), false).unwrap());
     // More than the sockets take.
     for first in (0..200_000).step_by(10_000) {
         door.publish(first..first + 10_000);

@@ -30,7 +30,7 @@ fn settings(ring_capacity: u64, max_events: u64) -> EventSettings {
 }
 
 fn start(directory: &Path, ring_capacity: u64) -> Addr<EventActor> {
-    EventActor::durable(settings(ring_capacity, 0), directory).unwrap().start()
+    EventActor::durable(settings(ring_capacity, 0), (directory, None), false).unwrap().start()
 }
 
 /// Publishes events whose number is their id.
@@ -187,7 +187,7 @@ async fn a_disk_that_refuses_costs_history_and_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("events");
     // A file for every ten events, so that a missing directory is noticed at once.
-    let mut actor = EventActor::durable(settings(5, 160), &store).unwrap();
+    let mut actor = EventActor::durable(settings(5, 160), (&store, None), false).unwrap();
     actor.durable.as_mut().unwrap().limit_backlog(100);
     let counters = actor.counters();
     let actor = actor.start();
@@ -222,7 +222,7 @@ async fn a_disk_that_refuses_costs_history_and_nothing_else() {
 async fn limits_are_applied_while_it_runs() {
     tokio::time::pause();
     let directory = tempfile::tempdir().unwrap();
-    let actor = EventActor::durable(settings(10, 1_600), directory.path()).unwrap().start();
+    let actor = EventActor::durable(settings(10, 1_600), (directory.path(), None), false).unwrap().start();
     for first in (0..5_000).step_by(100) {
         publish(&actor, first..first + 100);
         flushed().await;
@@ -253,7 +253,7 @@ async fn followers_begin_in_memory_and_are_limited() {
     let directory = tempfile::tempdir().unwrap();
     let mut limited = settings(10, 0);
     limited.max_streams = 1;
-    let actor = EventActor::durable(limited, directory.path()).unwrap().start();
+    let actor = EventActor::durable(limited, (directory.path(), None), false).unwrap().start();
     publish(&actor, 0..25);
     let host = [127, 0, 0, 1].into();
     let begin = || BeginToFollow { host };

@@ -43,7 +43,7 @@ pub async fn after_a_kill(events: Vec<Event>) -> (Addr<EventActor>, [TempDir; 2]
     // The events of these tests are of 1970.
     let store = StoreSettings { max_age: Nanos::ZERO, ..StoreSettings::default() };
     let settings = EventSettings { store, ..EventSettings::default() };
-    let actor = EventActor::durable(settings.clone(), directory.path()).unwrap().start();
+    let actor = EventActor::durable(settings.clone(), (directory.path(), None), false).unwrap().start();
     let count = events.len() as u64;
     actor.send(Publish { rm: "rm-1".into(), epoch: 1, events, traced: Vec::new(), first: None }).await.unwrap();
     // Longer than a flush interval.
@@ -53,7 +53,7 @@ pub async fn after_a_kill(events: Vec<Event>) -> (Addr<EventActor>, [TempDir; 2]
         let path = entry.unwrap().path();
         std::fs::copy(&path, left.path().join(path.file_name().unwrap())).unwrap();
     }
-    let next = EventActor::durable(settings, left.path()).unwrap().start();
+    let next = EventActor::durable(settings, (left.path(), None), false).unwrap().start();
     (next, [directory, left])
 }
 

@@ -108,7 +108,7 @@ async fn flushed() {
 }
 
 fn start(directory: &Path, max_events: u64) -> Addr<EventActor> {
-    EventActor::durable(settings(20, max_events), directory).unwrap().start()
+    EventActor::durable(settings(20, max_events), (directory, None), false).unwrap().start()
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -305,7 +305,7 @@ async fn a_time_when_another_server_led_is_a_gap() {
 async fn events_that_were_not_stored_are_told_and_usage_is_right_after_them() {
     tokio::time::pause();
     let directory = tempfile::tempdir().unwrap();
-    let mut actor = EventActor::durable(settings(5, 0), directory.path()).unwrap();
+    let mut actor = EventActor::durable(settings(5, 0), (directory.path(), None), false).unwrap();
     actor.durable.as_mut().unwrap().limit_backlog(10);
     let actor = actor.start();
     let begun = now();
@@ -349,7 +349,7 @@ impl Heard {
 }
 
 fn of_logs(directory: &Path) -> Addr<EventActor> {
-    EventActor::durable(settings(20, 0), directory).unwrap().of_logs().start()
+    EventActor::durable(settings(20, 0), (directory, None), false).unwrap().of_logs().start()
 }
 
 const HOUR: i64 = 3_600_000_000_000;

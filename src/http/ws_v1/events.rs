@@ -243,7 +243,7 @@ mod tests {
     async fn a_stream_that_is_ended_says_where_a_batch_goes_on() {
         tokio::time::pause();
         let dir = tempfile::tempdir().unwrap();
-        let start = || EventActor::durable(EventSettings::default(), dir.path()).unwrap().start();
+        let start = || EventActor::durable(EventSettings::default(), (dir.path(), None), false).unwrap().start();
         let publish = async |to: &Addr<EventActor>, numbers| {
             let (rm, events) = ("rm-1".into(), testing::events(numbers));
             to.send(Publish { rm, epoch: 1, events, traced: Vec::new(), first: None }).await.unwrap();

@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::{
     guard, keyed,
     order::{Order, wants_done},
-    plain::Outgoing,
+    plain::{Outgoing, unhandled},
     requests, status,
 };
 use crate::{
@@ -294,11 +294,7 @@ impl Writer {
                     None => return None,
                 },
                 () = open.released.notified() => self.release(&open),
-                end = &mut self.ended => match end {
-                    Ok(Ok(())) => return None,
-                    Ok(Err(status)) => return Some(Err(status)),
-                    Err(_) => return Some(Err(Status::internal("the stream was not handled"))),
-                },
+                end = &mut self.ended => return end.unwrap_or_else(|_| unhandled()).err().map(Err),
             }
         }
     }
@@ -314,7 +310,7 @@ impl Writer {
         }
         match (&mut self.ended).await {
             Ok(Err(status)) => Err(status),
-            _ => Err(Status::internal("the stream was not handled")),
+            _ => unhandled(),
         }
     }
 

@@ -202,16 +202,19 @@ impl Writer {
                 },
                 end = wait(&mut self.ended) => {
                     self.ended = None;
-                    match end {
-                        // The peer has nothing more to say, and still listens.
-                        Some(Ok(())) => {}
-                        Some(Err(status)) => return Some(Err(status)),
-                        None => return Some(Err(Status::internal("the stream was not handled"))),
+                    // Without one the peer has nothing more to say, and still listens.
+                    if let Err(status) = end.unwrap_or_else(unhandled) {
+                        return Some(Err(status));
                     }
                 }
             }
         }
     }
+}
+
+/// How a stream ends whose task does not say.
+pub(super) fn unhandled<T>() -> Result<T, Status> {
+    Err(Status::internal("the stream was not handled"))
 }
 
 /// The value, `None` where it never comes; pends for ever where nothing is waited for.

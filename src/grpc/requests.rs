@@ -12,7 +12,7 @@ use tonic::{Code, Status, Streaming};
 
 use super::{
     guard::Changes,
-    plain::{Outgoing, convert, wait},
+    plain::{Outgoing, convert, unhandled, wait},
     status,
 };
 use crate::{
@@ -322,10 +322,8 @@ impl Writer {
                 biased;
                 end = wait(&mut self.ended) => {
                     self.ended = None;
-                    match end {
-                        Some(Ok(())) => {}
-                        Some(Err(status)) => return Some(Err(status)),
-                        None => return Some(Err(Status::internal("the stream was not handled"))),
+                    if let Err(status) = end.unwrap_or_else(unhandled) {
+                        return Some(Err(status));
                     }
                 }
                 () = sleep_until(acks.next), if news => {}
@@ -348,7 +346,7 @@ impl Writer {
         }
         match wait(&mut self.ended).await {
             Some(Err(status)) => Err(status),
-            _ => Err(Status::internal("the stream was not handled")),
+            _ => unhandled(),
         }
     }
 }

@@ -106,7 +106,7 @@ pub struct Agree {
 pub struct SetExpiration(pub i64);
 
 /// A reader wants the journal.
-#[derive(Message)]
+#[derive(Debug, PartialEq, Eq, Message)]
 #[rtype(result = "Attached")]
 pub struct Attach {
     /// The events so far.

@@ -37,7 +37,7 @@ use crate::{
         ws_v1::state::now,
     },
     messages::{
-        journal::{Attach, Cancel, Drain, GetOverdue, GetStatus, SetExpiration, Undrain},
+        journal::{Cancel, Drain, GetOverdue, GetStatus, SetExpiration, Undrain},
         partition::{GetSnapshot, Snapshot},
     },
 };
@@ -178,8 +178,7 @@ impl ResourceApi {
 
 async fn journal(api: Data<ResourceApi>, path: Path<String>, request: HttpRequest) -> Result<HttpResponse, Problem> {
     let Found { journal, .. } = api.find(&path)?;
-    let query::Wanted { historical, follow } = query::parse(request.query_string())?;
-    let attached = journal.send(Attach { historical, follow }).await.map_err(unanswered)?;
+    let attached = journal.send(query::parse(request.query_string())?).await.map_err(unanswered)?;
     Ok(stream::respond(attached, Addr::clone(&journal), api.topology.clone()))
 }
 

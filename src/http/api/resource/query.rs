@@ -1,21 +1,15 @@
 //! The query of a journal request.
 
-use crate::http::{problem::Problem, shim::query};
+use crate::{
+    http::{problem::Problem, shim::query},
+    messages::journal::Attach,
+};
 
-/// What a reader of the journal wants. Nothing said: all of it, as RFC 44 has it.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// The events so far.
-    pub historical: bool,
-    /// Those to come.
-    pub follow: bool,
-}
-
-/// Reads the query.
+/// Reads the query. Nothing said: all of it, as RFC 44 has it.
 ///
 /// # Errors
 /// It is no query; a key that does not exist or is given twice, or a value other than `true` and `false`.
-pub fn parse(text: &str) -> Result<Wanted, Problem> {
+pub fn parse(text: &str) -> Result<Attach, Problem> {
     let given = query::read(text, &["historical", "follow"], &[])?;
     let flag = |key: &str| match query::one(&given, key) {
         None => Ok(true),
@@ -23,7 +17,7 @@ pub fn parse(text: &str) -> Result<Wanted, Problem> {
             value.parse().map_err(|_| Problem::field(key, format!("{key} is '{value}', but may be true or false only")))
         }
     };
-    Ok(Wanted { historical: flag("historical")?, follow: flag("follow")? })
+    Ok(Attach { historical: flag("historical")?, follow: flag("follow")? })
 }
 
 #[cfg(test)]
@@ -32,8 +26,8 @@ mod tests {
 
     #[test]
     fn nothing_said_means_history_and_follow() {
-        assert_eq!(parse("").unwrap(), Wanted { historical: true, follow: true });
-        assert_eq!(parse("historical=false&follow=true").unwrap(), Wanted { historical: false, follow: true });
+        assert_eq!(parse("").unwrap(), Attach { historical: true, follow: true });
+        assert_eq!(parse("historical=false&follow=true").unwrap(), Attach { historical: false, follow: true });
     }
 
     #[test]

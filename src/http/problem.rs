@@ -156,9 +156,8 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Problem {
         let status = match refusal.kind {
             RefusalKind::Unknown => StatusCode::NOT_FOUND,
-            RefusalKind::State => StatusCode::CONFLICT,
+            RefusalKind::State | RefusalKind::Epoch => StatusCode::CONFLICT,
             RefusalKind::Invalid => StatusCode::BAD_REQUEST,
-            RefusalKind::Epoch => StatusCode::CONFLICT,
             RefusalKind::Gone => StatusCode::GONE,
             RefusalKind::Key => StatusCode::UNPROCESSABLE_ENTITY,
             RefusalKind::Busy => StatusCode::TOO_MANY_REQUESTS,

@@ -43,8 +43,7 @@ pub fn from(text: &str, exemplars: &Exemplars) -> String {
             let own = name.strip_suffix("_total").filter(|family| !names.contains(family));
             let (family, kind) = match (kind, own) {
                 ("counter", Some(family)) => (family, "counter"),
-                ("counter", None) => (name, "unknown"),
-                ("untyped", _) => (name, "unknown"),
+                ("counter", None) | ("untyped", _) => (name, "unknown"),
                 (kind, _) => (name, kind),
             };
             if let Some((_, words)) = help.take().filter(|(of, _)| *of == name) {

@@ -78,20 +78,16 @@ fn answers(route: Route, endpoint: Endpoint) -> Route {
     let status = "one of new, accepted, running, completing, failing, resuming";
     match endpoint {
         Endpoint::Clusters => route.gives::<Vec<ClusterView>>(200),
-        Endpoint::Metrics => route.answer(200, PLAIN, text()),
+        // Of `Stack` it is plain text, sent as JSON (REST 1.3): nothing that a schema could say.
+        Endpoint::Metrics | Endpoint::Stack => route.answer(200, PLAIN, text()),
         Endpoint::Config => route
             .query("rm", text(), "of this resource manager instead of the first")
             .answer(200, "application/x-yaml", json!({}))
             .json(200, json!({"type": "object", "required": ["DeadlockDetectionEnabled", "DeadlockTimeoutSeconds"]}))
             .gives::<ErrorBody<'_>>(404),
         Endpoint::ValidateConf => {
-            let route = route.body("application/yaml", text());
-            let route = route.gives::<VerdictView>(200);
-            route
-                .gives::<ErrorBody<'_>>(400)
-                .gives::<ErrorBody<'_>>(408)
-                .gives::<ErrorBody<'_>>(413)
-                .gives::<ErrorBody<'_>>(503)
+            let route = route.body("application/yaml", text()).gives::<VerdictView>(200);
+            [400, 408, 413, 503].into_iter().fold(route, |route, status| route.gives::<ErrorBody<'_>>(status))
         }
         Endpoint::HistoryApps => route.gives::<Vec<AppsView>>(200),
         Endpoint::HistoryContainers => route.gives::<Vec<ContainersView>>(200),
@@ -127,8 +123,6 @@ fn answers(route: Route, endpoint: Endpoint) -> Route {
             .gives::<ErrorBody<'_>>(503),
         Endpoint::HealthCheck => route.gives::<HealthView>(200).gives::<ErrorBody<'_>>(404),
         Endpoint::NodeUtilizations => route.gives::<Option<Vec<UtilizationView>>>(200),
-        // Plain text, sent as JSON (REST 1.3): nothing that a schema could say.
-        Endpoint::Stack => route.answer(200, PLAIN, text()),
         Endpoint::StateDump => route.gives_as(200, dump),
         Endpoint::Profiles => route.answer(200, "text/html", text()),
         Endpoint::Profile => route.answer(200, PLAIN, text()).answer(404, PLAIN, text()),

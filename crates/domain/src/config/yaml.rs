@@ -372,9 +372,8 @@ fn kind(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Kind {
         Some("bool") => Kind::Bool,
         Some("int") => Kind::Int,
         Some("float") => Kind::Float,
-        Some(_) => Kind::Text,
         None if style == ScalarStyle::Plain => plain(text),
-        None => Kind::Text,
+        _ => Kind::Text,
     }
 }
 

@@ -129,6 +129,7 @@ struct Stream {
 }
 
 /// Events with their text, before they are published.
+#[derive(Default)]
 pub(crate) struct Batch {
     /// Each, and whether it belongs on disk.
     pub(crate) records: Vec<(Record, bool)>,
@@ -488,10 +489,6 @@ pub(crate) fn to_store(
 type Operation = AtomicResponse<JournalActor, Result<(), DrainRefusal>>;
 
 impl Batch {
-    fn default() -> Batch {
-        Batch { records: Vec::new(), r: None }
-    }
-
     pub(crate) fn of(events: &[ResourceEvent], journal: &Journal) -> Batch {
         let mut r = None;
         for event in events {

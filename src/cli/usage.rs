@@ -51,9 +51,10 @@ pub struct UsageArgs {
 }
 
 /// See [`UsageArgs::by`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// For each user.
+    #[default]
     User,
     /// For each group.
     Group,
@@ -160,16 +161,10 @@ fn url(wanted: &UsageArgs) -> String {
 }
 
 /// What is shown to people: amounts times hours, in cores and GiB.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Table {
     by: By,
     rows: Vec<Row>,
-}
-
-impl Default for Table {
-    fn default() -> Table {
-        Table { by: By::User, rows: Vec::new() }
-    }
 }
 
 impl Table {

@@ -212,7 +212,8 @@ impl Wanted {
                 let below = args.queue.as_ref().map(|queue| queue.to_lowercase());
                 list.rows.retain(|row| {
                     let below = below.as_ref().is_none_or(|queue| {
-                        row.name == *queue || row.name.strip_prefix(&**queue).is_some_and(|rest| rest.starts_with('.'))
+                        row.name() == queue
+                            || row.name().strip_prefix(&**queue).is_some_and(|rest| rest.starts_with('.'))
                     });
                     below && is(&row.value, "status", &args.state)
                 });
@@ -223,7 +224,7 @@ impl Wanted {
                     .is_none_or(|state| rows::node_states(&row.value).any(|own| own.eq_ignore_ascii_case(state)))
             }),
             Wanted::Rms(args) => list.rows.retain(|row| {
-                let of = |name: &Value| self.is_meant(name, &row.name);
+                let of = |name: &Value| self.is_meant(name, row.name());
                 is(&row.value, "state", &args.state)
                     && (self.means_all() || row.value["partitions"].as_array().into_iter().flatten().any(of))
             }),
@@ -345,7 +346,7 @@ pub async fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
         };
         lost.clear();
         let now = states(&list);
-        list.rows.retain(|row| known.get(&row.name) != now.get(&row.name));
+        list.rows.retain(|row| known.get(row.name()) != now.get(row.name()));
         let gone = known.keys().filter(|name| !now.contains_key(*name));
         let gone = gone.map(|name| format!("{} is no longer in the list", out::line(name)));
         let mut text = String::new();
@@ -367,5 +368,5 @@ pub async fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
 
 /// What the server says of each row.
 fn states(list: &List) -> BTreeMap<String, Value> {
-    list.rows.iter().map(|row| (row.name.clone(), row.value.clone())).collect()
+    list.rows.iter().map(|row| (row.name().to_owned(), row.value.clone())).collect()
 }

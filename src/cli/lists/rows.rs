@@ -78,7 +78,6 @@ pub fn status(overview: &Value) -> List {
         let apps: u64 = row["applications"].as_object().into_iter().flatten().filter_map(|(_, n)| n.as_u64()).sum();
         let name = text(row, "name");
         list.rows.push(Row {
-            name: name.to_owned(),
             cells: vec![
                 Cell::text(name),
                 Cell::text(text(row, "state")),
@@ -183,7 +182,6 @@ pub fn applications(answer: &Value, now: Timestamp) -> List {
     for row in rows.into_iter().flatten() {
         let why = if row["reason"].is_object() { text(&row["reason"], "text") } else { text(row, "message") };
         list.rows.push(Row {
-            name: text(row, "applicationID").to_owned(),
             cells: vec![
                 Cell::text(text(row, "applicationID")),
                 Cell::text(text(row, "queueName")),
@@ -238,7 +236,6 @@ fn queue(value: &Value, rows: &mut Vec<Row>) {
         own.remove("children");
     }
     rows.push(Row {
-        name: text(value, "queuename").to_owned(),
         cells: vec![
             Cell::text(text(value, "queuename")),
             Cell::text(text(value, "status")),
@@ -313,7 +310,6 @@ pub fn nodes(answer: &Value, now: Timestamp) -> List {
             types.iter().enumerate().map(|(at, kind)| ((*kind).to_owned(), row["used"][at].clone())).collect();
         value["used"] = Value::Object(used);
         list.rows.push(Row {
-            name: text(row, "id").to_owned(),
             cells: vec![
                 Cell::text(text(row, "id")),
                 Cell::text(node_states(row).next().unwrap_or_default()),
@@ -359,7 +355,6 @@ pub fn managers(answer: &Value, now: Timestamp) -> List {
             None => last.map(|last| text(last, "why").to_owned()).unwrap_or_default(),
         };
         list.rows.push(Row {
-            name: text(row, "rmID").to_owned(),
             cells: vec![
                 Cell::text(text(row, "rmID")),
                 Cell::text(text(row, "state")),

@@ -96,12 +96,17 @@ impl Cell {
 /// A row.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What it is called.
-    pub name: String,
-    /// In the order of the columns.
+    /// In the order of the columns; the first is what it is called.
     pub cells: Vec<Cell>,
     /// What the server said of it.
     pub value: Value,
+}
+
+impl Row {
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.cells[0].text
+    }
 }
 
 /// A list.
@@ -143,7 +148,7 @@ impl List {
                 let rows = Value::Array(self.rows.iter().map(|row| row.value.clone()).collect());
                 out::escaped(&if format == Format::Json { format!("{rows:#}\n") } else { yaml::document(&rows) })
             }
-            Format::Name => self.rows.iter().fold(String::new(), |text, row| text + &out::line(&row.name) + "\n"),
+            Format::Name => self.rows.iter().fold(String::new(), |text, row| text + &out::line(row.name()) + "\n"),
         }
     }
 
@@ -202,7 +207,7 @@ mod tests {
     fn a_long_name_widens_its_own_row_alone() {
         let (long, mut list) = ("x".repeat(1_000), list());
         let short: usize = list.table(false, true).lines().map(str::len).sum();
-        list.rows.push(Row { name: long.clone(), cells: vec![Cell::text(&*long); 4], value: json!({}) });
+        list.rows.push(Row { cells: vec![Cell::text(&*long); 4], value: json!({}) });
         let table = list.table(false, true);
         let rest: usize = table.lines().filter(|line| !line.contains(&long)).map(str::len).sum();
         assert!(rest < short + 3 * 4 * (WIDEST + 2), "{table}");
@@ -210,7 +215,6 @@ mod tests {
 
     fn list() -> List {
         let row = |name: &str, asks: f64| Row {
-            name: name.to_owned(),
             cells: vec![Cell::text(name), Cell::number(asks), Cell::by("", asks), Cell::text("a\tb")],
             value: json!({"name": name, "asks": asks}),
         };
@@ -231,7 +235,7 @@ mod tests {
         );
         assert_eq!(list().beside(Format::Wide), "");
         let mut odd = list();
-        odd.rows[0].name = "b\u{1b}[2J\u{202e}c".to_owned();
+        odd.rows[0].cells[0] = Cell::text("b\u{1b}[2J\u{202e}c");
         assert_eq!(odd.shown(Format::Name), "b [2J c\napp-10\n");
         assert_eq!(list().shown(Format::Yaml), "- asks: 2.0\n  name: \"b\"\n- asks: 10.0\n  name: \"app-10\"\n");
         assert_eq!(List::default().shown(Format::Table), "There are none.\n");

@@ -164,11 +164,7 @@ mod tests {
     fn a_screen() {
         let mut model = Model { headline: "default: 3 nodes, 2 asks wait".into(), ..Model::default() };
         assert!(screen(&mut model).contains("There are none."));
-        let row = |name: &str, n: f64| Row {
-            name: name.into(),
-            cells: vec![Cell::text(name), Cell::number(n)],
-            value: Value::Null,
-        };
+        let row = |name: &str, n: f64| Row { cells: vec![Cell::text(name), Cell::number(n)], value: Value::Null };
         model.take(List {
             columns: vec![Column::new("APPLICATION"), Column::new("ASKS")],
             rows: vec![row("etl", 3.0), row("a-long-name", 0.0)],

@@ -149,7 +149,7 @@ impl Model {
     /// Where the chosen row is among those that are shown.
     pub fn position(&self, rows: &[&Row]) -> Option<usize> {
         let chosen = self.chosen.as_ref()?;
-        rows.iter().position(|row| row.name == *chosen)
+        rows.iter().position(|row| row.name() == chosen)
     }
 
     /// The server answered.
@@ -158,7 +158,7 @@ impl Model {
         self.fault.clear();
         let rows = self.rows();
         if self.position(&rows).is_none() {
-            self.chosen = rows.first().map(|row| row.name.clone());
+            self.chosen = rows.first().map(|row| row.name().to_owned());
         }
     }
 
@@ -247,13 +247,13 @@ impl Model {
         let rows = self.rows();
         let Some(last) = rows.len().checked_sub(1) else { return };
         let at = self.position(&rows).unwrap_or(0).saturating_add_signed(by).min(last);
-        self.chosen = Some(rows[at].name.clone());
+        self.chosen = Some(rows[at].name().to_owned());
     }
 
     /// What is below the chosen row.
     fn open(&mut self) -> Wish {
         let rows = self.rows();
-        let Some(name) = self.position(&rows).map(|at| rows[at].name.clone()) else { return Wish::Nothing };
+        let Some(name) = self.position(&rows).map(|at| rows[at].name().to_owned()) else { return Wish::Nothing };
         match self.view {
             View::Apps => Wish::Why(name),
             View::Nodes => Wish::Node(name),
@@ -291,7 +291,6 @@ pub fn users(answer: &Value) -> List {
         let mut limits = Vec::new();
         limited(whole, &mut limits);
         list.rows.push(Row {
-            name: name.to_owned(),
             cells: vec![
                 Cell::text(name),
                 Cell::number(running as f64),
@@ -321,7 +320,6 @@ mod tests {
 
     fn list(names: &[&str]) -> List {
         let row = |(at, name): (usize, &&str)| Row {
-            name: (*name).to_owned(),
             cells: vec![Cell::text(*name), Cell::number(10.0 - at as f64)],
             value: Value::Null,
         };
@@ -339,7 +337,7 @@ mod tests {
     }
 
     fn shown(model: &Model) -> Vec<String> {
-        model.rows().iter().map(|row| row.name.clone()).collect()
+        model.rows().iter().map(|row| row.name().to_owned()).collect()
     }
 
     #[test]
@@ -419,9 +417,6 @@ mod tests {
             "runningApplications": ["a", "b"], "children": [{"queuePath": "root.a", "maxResources": {"vcore": 3000}}]}}]);
         let list = users(&answer);
         let cells: Vec<String> = list.rows[0].cells.iter().map(Cell::shown).collect();
-        assert_eq!(
-            (list.rows[0].name.as_str(), cells),
-            ("eve", ["eve", "2", "2 cores", "root.a"].map(String::from).to_vec())
-        );
+        assert_eq!((list.rows[0].name(), cells), ("eve", ["eve", "2", "2 cores", "root.a"].map(String::from).to_vec()));
     }
 }

@@ -76,7 +76,7 @@ fn span(seconds: f64) -> String {
 }
 
 fn row(cells: Vec<Cell>) -> Row {
-    Row { name: String::new(), cells, value: serde_json::Value::Null }
+    Row { cells, value: serde_json::Value::Null }
 }
 
 fn whole(answer: &WhatIf) -> String {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use clap::{ArgGroup, Args, Subcommand};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::text;
 use crate::{
@@ -87,12 +87,12 @@ async fn change(door: &Door, set: &Set) -> Result<String, Error> {
     let mut settings: Map<String, Value> = set.unset.iter().map(|key| (key.clone(), Value::Null)).collect();
     settings.extend(set.settings.iter().map(|(key, value)| (key.clone(), value.as_str().into())));
     body.insert("settings".to_owned(), settings.into());
-    let ask = async |body: &Map<String, Value>, how: &str| {
+    let ask = async |how: &str, yes: bool| {
         let mut body = body.clone();
-        body.insert(how.to_owned(), json!(true));
+        body.insert(how.to_owned(), yes.into());
         read::<Changed>(&text(door.post_to_server(PATH, &body).await?).await?)
     };
-    let planned = ask(&body, "plan").await?;
+    let planned = ask("plan", true).await?;
     let shown = out::lines(&planned.plans.iter().map(plan::table).collect::<String>());
     if set.plan {
         return Ok(shown);
@@ -100,17 +100,11 @@ async fn change(door: &Door, set: &Set) -> Result<String, Error> {
     if planned.plans.iter().any(Plan::has_consequences) && !set.force {
         // Where nobody reads it, the status still tells.
         let _ = out::print(shown);
-        let text =
-            "applications or quotas would suffer, and nothing was changed: --force where that is meant".to_owned();
-        return Err(Error { text, status: None });
+        let text = "applications or quotas would suffer, and nothing was changed: --force where that is meant";
+        return Err(Error { text: text.to_owned(), status: None });
     }
     // What came since then is not forced either.
-    let how = if set.force { "force" } else { "" };
-    let done = if how.is_empty() {
-        read::<Changed>(&text(door.post_to_server(PATH, &body).await?).await?)?
-    } else {
-        ask(&body, how).await?
-    };
+    let done = ask("force", set.force).await?;
     let config = done.config.config.map_or("each server's own configuration".to_owned(), |text| {
         format!("a configuration of {} bytes", text.len())
     });

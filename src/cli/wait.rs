@@ -111,18 +111,14 @@ struct Answer {
 /// Runs the command.
 pub async fn run(args: WaitArgs) -> ExitCode {
     let (mut out, mut err) = (out::stdout(), io::stderr().lock());
-    ExitCode::from(run_with(&args, &mut out, &mut err).await)
-}
-
-/// Like [`run`], with the outputs chosen by the caller. Gives the exit status.
-pub async fn run_with(args: &WaitArgs, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
     for target in &args.targets {
         if let Err(fault) = target.kind.condition(&args.condition) {
-            out::fail(err, &format_args!("{target}: {fault}"));
-            return MISUSED;
+            out::fail(&mut err, &format_args!("{target}: {fault}"));
+            return ExitCode::from(MISUSED);
         }
     }
-    wait(&args.door, &args.targets, &args.condition, Instant::now() + args.timeout, out, err).await
+    let end = Instant::now() + args.timeout;
+    ExitCode::from(wait(&args.door, &args.targets, &args.condition, end, &mut out, &mut err).await)
 }
 
 /// What a command asks that has until then.

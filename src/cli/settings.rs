@@ -9,6 +9,7 @@ use super::{
     door::{Door, Error},
     out::{self, Output},
 };
+use crate::messages::settings::ServerOption;
 
 /// Shows the settings of a running server: its options, those of the whole server, and those of each resource manager.
 #[derive(Args, Clone, Debug)]
@@ -26,7 +27,7 @@ pub struct SettingsArgs {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer {
-    options: Vec<OptionRow>,
+    options: Vec<ServerOption>,
     server: Vec<Row>,
     resource_managers: Vec<Manager>,
 }
@@ -36,15 +37,6 @@ struct Manager {
     #[serde(rename = "rmID")]
     rm: String,
     settings: Vec<Row>,
-}
-
-#[derive(Deserialize)]
-struct OptionRow {
-    name: String,
-    value: Option<String>,
-    #[serde(default)]
-    default: Option<String>,
-    set: bool,
 }
 
 #[derive(Deserialize)]
@@ -87,10 +79,11 @@ async fn shown(args: &SettingsArgs) -> Result<String, Error> {
 
 fn tables(Answer { options, server, resource_managers }: &Answer, changed: bool) -> String {
     let mut text = String::new();
-    let options = options.iter().filter(|row| !changed || row.set).map(|OptionRow { name, value, default, set }| {
-        let remark = default.as_ref().filter(|_| *set).map(|default| format!("default {default}"));
-        [format!("--{name}"), value.clone().unwrap_or_default(), remark.unwrap_or_default()]
-    });
+    let options =
+        options.iter().filter(|row| !changed || row.set).map(|ServerOption { name, value, default, set, .. }| {
+            let remark = default.as_ref().filter(|_| *set).map(|default| format!("default {default}"));
+            [format!("--{name}"), value.clone().unwrap_or_default(), remark.unwrap_or_default()]
+        });
     section(&mut text, "OPTION", options);
     section(&mut text, "SERVER", server.iter().filter(|row| !changed || row.is_changed()).map(columns));
     for Manager { rm, settings } in resource_managers {

@@ -1,10 +1,10 @@
-//! The options of a running server, as REST shows them.
+//! The options of a running server, as REST shows them and as `callboard settings` reads them.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// An option of the command line.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerOption {
     /// As it is given, without the dashes before it.

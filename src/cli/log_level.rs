@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use serde::Deserialize;
 use serde_json::json;
 
 use super::{
     door::{Door, Error},
     out,
 };
+use crate::http::api::log_level::Shown;
 
 /// Options of `callboard log-level`.
 #[derive(Args, Clone, Debug)]
@@ -19,13 +19,6 @@ pub struct LogLevelArgs {
     /// The new level, or `reset` for what the environment or the settings say; left out: show it
     #[arg(value_parser = ["debug", "info", "warn", "error", "reset"])]
     level: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Shown {
-    level: String,
-    operator: bool,
-    environment: Option<String>,
 }
 
 /// Runs the command.

@@ -1,5 +1,7 @@
 //! `/api/v1/log/level`: what the log tells, and an operator's word on it, which holds until the server ends or it is taken back.
 
+use std::borrow::Cow;
+
 use actix_web::{
     HttpRequest, HttpResponse,
     web::{Data, Payload},
@@ -46,17 +48,17 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// What the log tells.
-#[derive(Serialize, JsonSchema)]
+/// What the log tells, as it is sent and as `callboard log-level` reads it.
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "LogLevel")]
 pub struct Shown {
     /// debug, info, warn or error.
-    level: &'static str,
+    pub level: Cow<'static, str>,
     /// An operator said so.
-    operator: bool,
+    pub operator: bool,
     /// What `RUST_LOG` says instead, where it is set and no operator said anything.
     #[serde(skip_serializing_if = "Option::is_none")]
-    environment: Option<String>,
+    pub environment: Option<String>,
 }
 
 impl Shown {
@@ -69,7 +71,7 @@ impl Shown {
             LogLevel::Error | LogLevel::DPanic | LogLevel::Panic | LogLevel::Fatal => "error",
         };
         let operator = process.said(LOG_LEVEL).is_some();
-        Shown { level, operator, environment: std::env::var("RUST_LOG").ok().filter(|_| !operator) }
+        Shown { level: level.into(), operator, environment: std::env::var("RUST_LOG").ok().filter(|_| !operator) }
     }
 }
 

@@ -113,11 +113,6 @@ impl Partition {
         let limits = limits_of(&conf);
         self.ugm.set_limits(limits.iter().map(|(path, entries)| (path, *entries)), cx);
     }
-
-    /// The limits go with the partition.
-    pub(super) fn tell_limits_gone(&mut self, cx: &mut Cx) {
-        self.ugm.tell_gone(cx);
-    }
 }
 
 /// The limits of every queue that has some, by its path, in their order.

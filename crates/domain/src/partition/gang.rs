@@ -410,7 +410,7 @@ impl Partition {
         // On its own node the real one takes the very place of the placeholder.
         let books = if elsewhere && !node_goes { Books::ALL } else { Books::REST };
         let removal = Removal { termination: Termination::PlaceholderReplaced, node_goes };
-        self.take_off_books(placeholder, removal, books, cx);
+        self.take_off(placeholder, removal, books, cx);
         if let Some(node) = home.filter(|_| !elsewhere) {
             self.hand_over(placeholder, real, node);
             self.node_event(real, node, Change::Add, cx);

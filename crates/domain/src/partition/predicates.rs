@@ -373,17 +373,11 @@ impl Partition {
         alloc: AllocIx,
         nodes: (NodeIx, Vec<NodeIx>),
         intent: Intent,
-        allocate: bool,
+        kind: QuestionKind,
         cx: &mut Cx,
     ) {
         self.await_shim(alloc, nodes.0, intent.is_charged());
-        self.question(alloc, nodes, intent, QuestionKind::Fits { allocate }, cx);
-    }
-
-    /// As `ask`, of one node, with any kind of question.
-    pub(super) fn ask_kind(&mut self, alloc: AllocIx, node: NodeIx, intent: Intent, kind: QuestionKind, cx: &mut Cx) {
-        self.await_shim(alloc, node, intent.is_charged());
-        self.question(alloc, (node, Vec::new()), intent, kind, cx);
+        self.question(alloc, nodes, intent, kind, cx);
     }
 
     /// What the search looked at that led to the question about an ask: it was in vain where the shim refuses.

@@ -388,7 +388,8 @@ impl Partition {
     /// stays as [`Phase::Ended`], and goes with the application where that ends.
     pub(super) fn remove_allocation(&mut self, alloc: AllocIx, removal: Removal, cx: &mut Cx) {
         let app = self.allocs[alloc].app;
-        self.take_off(alloc, removal, cx);
+        let books = if removal.node_goes { Books::REST } else { Books::ALL };
+        self.take_off(alloc, removal, books, cx);
         if self.allocs[alloc].is_placeholder() {
             let group = self.allocs[alloc].spec.task_group.clone();
             if let Some(counters) = self.apps[app].gang.task_groups.get_mut(&group) {
@@ -405,14 +406,8 @@ impl Partition {
         }
     }
 
-    /// The part that a removal and a replacement have in common: books, history, flags and events.
-    pub(super) fn take_off(&mut self, alloc: AllocIx, removal: Removal, cx: &mut Cx) {
-        let books = if removal.node_goes { Books::REST } else { Books::ALL };
-        self.take_off_books(alloc, removal, books, cx);
-    }
-
-    /// As `take_off`, from these books only.
-    pub(super) fn take_off_books(&mut self, alloc: AllocIx, removal: Removal, books: Books, cx: &mut Cx) {
+    /// The part that a removal and a replacement have in common: these books, history, flags and events.
+    pub(super) fn take_off(&mut self, alloc: AllocIx, removal: Removal, books: Books, cx: &mut Cx) {
         let row = &self.allocs[alloc];
         let (app, node, placeholder) = (row.app, row.node, row.is_placeholder());
         let app_id = self.apps[app].id.clone();

@@ -15,6 +15,7 @@ use crate::{
     alloc::Phase,
     app::{GroupKey, Hold},
     coded::{Coded, Error, Reader, Writer},
+    effect::QuestionKind,
     resources::{Resource, ResourceType},
     types::{AllocIx, AppIx, AppState, Nanos, NodeIx, QueueIx, ShapeIx},
 };
@@ -141,7 +142,8 @@ struct Choice {
 }
 
 impl Choice {
-    /// In whole seconds: what began together ends together, as far as anybody can tell.
+    /// The first is the node that can be expected to have room first; of those at the same time, the one whose free resources the
+    /// ask covers best (R5.34). In whole seconds: what began together ends together, as far as anybody can tell.
     fn order(&self, other: &Choice) -> Ordering {
         let seconds = self.after.as_secs().cmp(&other.after.as_secs());
         seconds.then(self.left.partial_cmp(&other.left).unwrap_or(Ordering::Equal))
@@ -245,7 +247,8 @@ impl Partition {
                         *held.by_queue.entry(queue).or_default() += 1;
                         taken.insert(node);
                         if self.ask_shim {
-                            self.ask(alloc, (node, Vec::new()), Intent::Reserve, false, cx);
+                            let kind = QuestionKind::Fits { allocate: false };
+                            self.ask(alloc, (node, Vec::new()), Intent::Reserve, kind, cx);
                         } else {
                             self.reserve(alloc, node, cx);
                         }
@@ -377,12 +380,6 @@ impl Partition {
         }
     }
 
-    /// The node that can be expected to have room first; where several are expected at the same time, the one whose free
-    /// resources the ask covers best (R5.34).
-    fn best_to_reserve(&self, alloc: AllocIx, nodes: &[NodeIx], now: Nanos) -> Option<Choice> {
-        self.worth_reserving(alloc, nodes, now).min_by(Choice::order)
-    }
-
     /// The nodes that can be expected to have room for an ask in time.
     fn worth_reserving(&self, alloc: AllocIx, nodes: &[NodeIx], now: Nanos) -> impl Iterator<Item = Choice> {
         let resource = &self.allocs[alloc].resource;
@@ -468,7 +465,7 @@ impl Partition {
             }
             let best_of = best.entry(shape).or_insert_with(|| {
                 let young = young.get_or_insert_with(|| self.young_nodes(cx.now));
-                self.best_to_reserve(alloc, young, cx.now)
+                self.worth_reserving(alloc, young, cx.now).min_by(Choice::order)
             });
             let changed = match *best_of {
                 Some(sooner) if sooner.after.0 < after.0 / 2 && !self.ask_shim => {

@@ -6,7 +6,7 @@ use super::{Books, Cx, Partition, predicates::Intent, schedule::Outcome, turns::
 use crate::{
     alloc::{Alloc, Phase},
     app::AskOrder,
-    effect::Released,
+    effect::{QuestionKind, Released},
     event::{Change, Detail, EventKind},
     resources::Resource,
     types::{AllocIx, AppIx, AppState, Nanos, NodeIx, Termination},
@@ -235,7 +235,7 @@ impl Partition {
         let ph = &self.allocs[placeholder];
         let (app, group, seq) = (ph.app, ph.spec.task_group.clone(), ph.seq);
         self.not_replaceable(app, &group, placeholder);
-        self.ask(real, nodes, Intent::Swap { placeholder, seq }, allocate, cx);
+        self.ask(real, nodes, Intent::Swap { placeholder, seq }, QuestionKind::Fits { allocate }, cx);
     }
 
     /// The shim answered, or the real ask waits for no answer: the placeholder may be replaced by any, if it is still there.

@@ -112,7 +112,7 @@ impl Partition {
             return false;
         }
         self.set_queue_state(self.root, ObjectState::Stopped, cx);
-        self.tell_limits_gone(cx);
+        self.ugm.tell_gone(cx);
         cx.event(EventKind::Queue, &self.queues[self.root].path, Change::Remove, Detail::QueueConfig);
         true
     }

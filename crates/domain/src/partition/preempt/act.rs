@@ -86,7 +86,8 @@ impl Partition {
         };
         let all: Vec<(AllocIx, u64)> =
             plan.victims.iter().chain(&plan.rest).map(|victim| (*victim, self.allocs[*victim].seq)).collect();
-        self.ask_kind(alloc, plan.node, Intent::Preempt { victims: all, needed: plan.victims.len() }, kind, cx);
+        let intent = Intent::Preempt { victims: all, needed: plan.victims.len() };
+        self.ask(alloc, (plan.node, Vec::new()), intent, kind, cx);
     }
 
     /// The shim agreed to a plan, with the victims up to `index` gone; the ask is pending again.
@@ -146,7 +147,8 @@ impl Partition {
     /// Completes the victims by those that the queues need, and carries the decision out; false: there are not enough.
     fn decide(&mut self, alloc: AllocIx, scope: &Scope, node: NodeIx, mut victims: Vec<AllocIx>, cx: &mut Cx) -> bool {
         if !self.still_short(scope, &victims).is_empty() {
-            let Some(further) = self.further_from_pool(alloc, scope, &victims) else {
+            let pool = self.pool_of(self.kind_of(alloc), scope);
+            let Some(further) = self.further_victims(scope, &victims, &pool) else {
                 self.log(alloc, "Preemption helped but short of resources", cx.now);
                 return false;
             };
@@ -164,11 +166,6 @@ impl Partition {
         self.begin_claim(alloc, &victims, scope.gang.as_ref());
         self.squeezed(cx.now);
         true
-    }
-
-    fn further_from_pool(&mut self, alloc: AllocIx, scope: &Scope, victims: &[AllocIx]) -> Option<Vec<AllocIx>> {
-        let pool = self.pool_of(self.kind_of(alloc), scope);
-        self.further_victims(scope, victims, &pool)
     }
 
     fn kind_of(&self, alloc: AllocIx) -> Kind {

@@ -149,20 +149,16 @@ impl Draw {
         });
         let configs = (0..3).map(|_| self.valid_config(&partitions)).collect();
         let mut extra = BTreeMap::new();
-        if self.is(0.3) {
-            extra.insert("shim.containerStates".to_owned(), "all".to_owned());
-        }
-        if self.is(0.2) {
-            extra.insert("rm.reservations".to_owned(), "false".to_owned());
-        }
-        if self.is(0.2) {
-            extra.insert("shim.predicates.constrained".to_owned(), "false".to_owned());
-        }
-        if self.is(0.25) {
-            extra.insert("rm.pauseTimeout".to_owned(), "30s".to_owned());
-        }
-        if self.is(0.25) {
-            extra.insert("rm.resendAfter".to_owned(), "5s".to_owned());
+        for (share, key, value) in [
+            (0.3, "shim.containerStates", "all"),
+            (0.2, "rm.reservations", "false"),
+            (0.2, "shim.predicates.constrained", "false"),
+            (0.25, "rm.pauseTimeout", "30s"),
+            (0.25, "rm.resendAfter", "5s"),
+        ] {
+            if self.is(share) {
+                extra.insert(key.to_owned(), value.to_owned());
+            }
         }
         let chance = |draw: &mut Draw, most: u8| if draw.is(0.5) { 0 } else { draw.below(most) };
         let shim = Shim {

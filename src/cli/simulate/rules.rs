@@ -74,6 +74,14 @@ struct Shadow {
     steps: u64,
 }
 
+fn put(all: &mut BTreeSet<Arc<str>>, name: &Arc<str>, is: bool) {
+    if is {
+        all.insert(name.clone());
+    } else {
+        all.remove(name);
+    }
+}
+
 struct Report<'a> {
     at: &'a str,
     faults: &'a mut Vec<Fault>,
@@ -246,23 +254,9 @@ impl Shadow {
             }
             Command::Configure(conf) => self.conf = Some(conf.clone()),
             Command::OperatorDrain { nodes, drained } => {
-                for node in nodes {
-                    if *drained {
-                        self.drained.insert(node.clone())
-                    } else {
-                        self.drained.remove(node)
-                    };
-                }
+                nodes.iter().for_each(|node| put(&mut self.drained, node, *drained));
             }
-            Command::HoldHosts { hosts, held } => {
-                for host in hosts {
-                    if *held {
-                        self.held.insert(host.clone())
-                    } else {
-                        self.held.remove(host)
-                    };
-                }
-            }
+            Command::HoldHosts { hosts, held } => hosts.iter().for_each(|host| put(&mut self.held, host, *held)),
             Command::AskPredicates(on) => self.asking = *on,
             _ => {}
         }
@@ -290,22 +284,12 @@ impl Shadow {
                     if self.held.contains(host) {
                         self.drained.insert(node.clone());
                     }
-                    if *schedulable {
-                        self.off.remove(node)
-                    } else {
-                        self.off.insert(node.clone())
-                    };
+                    put(&mut self.off, node, !*schedulable);
                 }
                 Effect::Node(NodeEffect::Renamed { node, host }) if self.held.contains(host) => {
                     self.drained.insert(node.clone());
                 }
-                Effect::Node(NodeEffect::Schedulable { node, schedulable }) => {
-                    if *schedulable {
-                        self.off.remove(node)
-                    } else {
-                        self.off.insert(node.clone())
-                    };
-                }
+                Effect::Node(NodeEffect::Schedulable { node, schedulable }) => put(&mut self.off, node, !*schedulable),
                 Effect::App(AppEffect::Confirmed { app, key, .. }) => {
                     self.open.remove(&(app.clone(), key.clone()));
                 }

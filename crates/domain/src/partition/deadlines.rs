@@ -1,6 +1,9 @@
 //! Deadlines that scheduling depends on: rows in the domain, ordered by time. `PartitionActor` arms one timer for the first.
 
+use std::sync::Arc;
+
 use super::{Cx, Partition};
+use crate::app::App;
 use crate::coded::{list, variants};
 use crate::types::{AppIx, AppState, Nanos};
 
@@ -163,19 +166,14 @@ impl Partition {
 
     /// Expired applications are forgotten (R3.48).
     fn sweep(&mut self) {
-        self.terminated = self
-            .terminated
-            .iter()
-            .filter(|(_, app)| app.state != AppState::Expired)
-            .map(|(key, app)| (key.clone(), app.clone()))
-            .collect();
-        self.rejected = self
-            .rejected
-            .iter()
-            .filter(|(_, app)| app.state != AppState::Expired)
-            .map(|(key, app)| (key.clone(), app.clone()))
-            .collect();
+        forget_expired(&mut self.terminated);
+        forget_expired(&mut self.rejected);
     }
+}
+
+fn forget_expired<K: Ord + Clone>(ended: &mut imbl::OrdMap<K, Arc<App>>) {
+    let kept = ended.iter().filter(|(_, app)| app.state != AppState::Expired);
+    *ended = kept.map(|(key, app)| (key.clone(), app.clone())).collect();
 }
 
 /// What is due by then.

@@ -81,7 +81,7 @@ pub fn routes() -> Vec<Route> {
     targets["deadline"] = json!({"type": ["string", "null"], "description": what, "example": "30m"});
     let drained = object(&targets, "targets");
     let what = "seconds since 1970-01-01 UTC; 0: never";
-    let seconds = json!({"type": "number", "minimum": 0, "maximum": 253_402_300_799_i64, "description": what});
+    let seconds = json!({"type": "number", "minimum": 0, "maximum": LAST_SECOND, "description": what});
     let expires = object(&json!({"expiration": seconds}), "expiration");
     vec![
         Access::Viewer
@@ -277,12 +277,7 @@ fn deadline(text: &str) -> Result<Nanos, Problem> {
 }
 
 impl Body {
-    /// What the audit log says of it.
-    fn tell(&self, request: &HttpRequest) {
-        note(request, self.told());
-    }
-
-    /// What is short comes first, since a long text is cut.
+    /// What the audit log says of it. What is short comes first, since a long text is cut.
     fn told(&self) -> String {
         let mut told: String = self.reason.as_deref().unwrap_or("no reason").chars().take(SHOWN).collect();
         if let Some(deadline) = &self.deadline {
@@ -321,7 +316,7 @@ async fn drain(
     let bytes = body::short(&request, payload, LONGEST).await?;
     let found = api.led(&path).await?;
     let (body, overwrite) = Body::parse(&bytes)?;
-    body.tell(&request);
+    note(&request, body.told());
     let deadline = body.deadline.as_deref().map(deadline).transpose()?;
     let request = DrainRequest { targets: body.targets, reason: body.reason.map(Into::into), overwrite, deadline };
     // It is not certain whether it holds before it is answered.
@@ -339,7 +334,7 @@ async fn undrain(
     let bytes = body::short(&request, payload, LONGEST).await?;
     let found = api.led(&path).await?;
     let (body, overwrite) = Body::parse(&bytes)?;
-    body.tell(&request);
+    note(&request, body.told());
     if body.deadline.is_some() {
         return Err(Problem::field("deadline", "deadline is given, but an undrain has none"));
     }

@@ -45,9 +45,6 @@ pub struct HttpShim {
 pub struct Status {
     /// Life-cycle state.
     pub state: String,
-    /// Number of the newest callback.
-    #[serde(rename = "lastSequence")]
-    pub last_sequence: u64,
 }
 
 impl HttpShim {
@@ -164,7 +161,7 @@ impl Api {
         Ok(Api { client, base })
     }
 
-    /// Life-cycle state and last sequence number of a resource manager.
+    /// Life-cycle state of a resource manager.
     pub async fn status(&self, rm: &str) -> Result<Status> {
         self.get(&rm_path(rm)).await
     }

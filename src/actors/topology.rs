@@ -572,7 +572,7 @@ fn check_id(rm: &str) -> Result<(), Refusal> {
     Err(Refusal::new(RefusalKind::Invalid, format!("rmID \"{rm}\" {fault}")))
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     // The data is whole after a panic elsewhere: no change of it can panic half way.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -13,7 +13,7 @@ mod trail;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -27,6 +27,7 @@ use super::{
     record::{self, HandedTo, KeysTaken, Numbers, Registered, Taken, kind},
 };
 use crate::{
+    actors::topology::lock,
     domain::types::Nanos,
     messages::{
         budget::Permit,
@@ -183,10 +184,6 @@ pub(super) struct Due {
     permits: Vec<Permit>,
     /// With this the usage of the session ends.
     stands: Option<(Publisher, Stands)>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl RmLog {

@@ -39,7 +39,7 @@
 //! ```
 //!
 //! A record is self-contained: texts are numbered within it. What is read must be understood in full; anything that a later version
-//! wrote is refused with its place. Whoever keeps records guards them against damage (a checksum each), and keeps [`FORMAT`] and
+//! wrote is refused with its place. Whoever keeps records guards them against damage (a checksum each), and keeps
 //! [`DOMAIN_VERSION`](crate::DOMAIN_VERSION) with them.
 
 mod record;
@@ -59,10 +59,6 @@ use crate::{
     resources::Types,
     types::Nanos,
 };
-
-/// Version of the encoding of steps and beginnings. It is raised when what was written before reads otherwise; fields that are added
-/// are no such change.
-pub const FORMAT: u32 = 1;
 
 /// What a partition is made from.
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@ use serde_json::{Value, value::RawValue};
 use crate::domain::{
     hostlist::HostList,
     idset::IdSet,
-    journal::{Kind, Origin, Overwrite, Past, ResourceEvent, Targets},
+    journal::{Kind, Origin, Overwrite, ResourceEvent, Targets},
     types::Nanos,
 };
 
@@ -184,17 +184,18 @@ impl Record {
     ///
     /// # Errors
     /// What is wrong with its context.
-    pub fn past(&self) -> Result<Option<Past>, String> {
+    pub fn past(&self) -> Result<Option<ResourceEvent>, String> {
         if !matches!(&*self.name, "drain" | "undrain" | "resource-update") {
             return Ok(None);
         }
         let at = time(&self.timestamp);
+        let event = |kind| Ok(Some(ResourceEvent { at, kind }));
         let object: Value = serde_json::from_str(&self.json).map_err(|error| error.to_string())?;
         let context = &object["context"];
         if &*self.name == "resource-update" {
             let expiration = context["expiration"].as_i64().or(context["expiration"].as_f64().map(|real| real as i64));
             let expiration = expiration.ok_or("'expiration' is no number")?;
-            return Ok(Some(Past::Update { expiration }));
+            return event(Kind::Update { expiration });
         }
         let text = |key: &str| context[key].as_str().ok_or_else(|| format!("'{key}' is missing or no string"));
         let mut targets = Targets::parse(text("idset")?, text("nodelist")?)?;
@@ -204,7 +205,7 @@ impl Record {
             other => return Err(format!("'nodes' is {other}, which is no string")),
         };
         if &*self.name == "undrain" {
-            return Ok(Some(Past::Undrain { at, targets }));
+            return event(Kind::Undrain { targets, reason: None, origin: Origin::Operator });
         }
         let reason = match &context["reason"] {
             Value::Null => None,
@@ -221,7 +222,7 @@ impl Record {
             Value::Number(seconds) => Some(time(&seconds.to_string())),
             other => return Err(format!("'deadline' is {other}, which is no number")),
         };
-        Ok(Some(Past::Drain { at, targets, reason, overwrite: Overwrite::from_log(overwrite), origin, deadline }))
+        event(Kind::Drain { targets, reason, overwrite: Overwrite::from_log(overwrite), origin, deadline })
     }
 }
 
@@ -380,7 +381,7 @@ mod tests {
     #[test]
     fn contexts_bring_back_drains_or_say_what_is_wrong() {
         // J6.2
-        let past = |text: &str| Record::parse(text.as_bytes()).unwrap().past();
+        let past = |text: &str| Record::parse(text.as_bytes()).unwrap().past().map(|past| past.map(|past| past.kind));
         for (context, fault) in [
             (r#"{"idset":"2","reason":"e","overwrite":0}"#, "'nodelist' is missing or no string"),
             (r#"{"idset":"2","nodelist":"n2","overwrite":"1"}"#, "'overwrite' is \"1\", which is no integer"),
@@ -397,22 +398,22 @@ mod tests {
         for overwrite in ["", r#","overwrite":7"#] {
             let text =
                 format!(r#"{{"timestamp":1,"name":"drain","context":{{"idset":"1","nodelist":"n1"{overwrite}}}}}"#);
-            assert!(matches!(past(&text), Ok(Some(Past::Drain { overwrite: Overwrite::Reason, .. }))));
+            assert!(matches!(past(&text), Ok(Some(Kind::Drain { overwrite: Overwrite::Reason, .. }))));
         }
         let text = r#"{"timestamp":1,"name":"drain","context":{"idset":"1","nodelist":"n1","deadline":1738090000.5}}"#;
         let expected = at(1_738_090_000.5);
-        assert!(matches!(past(text), Ok(Some(Past::Drain { deadline: Some(deadline), .. })) if deadline == expected));
+        assert!(matches!(past(text), Ok(Some(Kind::Drain { deadline: Some(deadline), .. })) if deadline == expected));
         let text = r#"{"timestamp":1,"name":"drain","context":{"idset":"1","nodelist":"n1","nodes":"i-7"}}"#;
-        let Ok(Some(Past::Drain { targets, .. })) = past(text) else { panic!("no drain") };
+        let Ok(Some(Kind::Drain { targets, .. })) = past(text) else { panic!("no drain") };
         assert_eq!(targets.nodes.unwrap().to_string(), "i-7");
         // SEEDS S19: both are read
         for number in ["12", "12.75"] {
             let text = format!(r#"{{"timestamp":1,"name":"resource-update","context":{{"expiration":{number}}}}}"#);
-            assert!(matches!(past(&text), Ok(Some(Past::Update { expiration: 12 }))));
+            assert!(matches!(past(&text), Ok(Some(Kind::Update { expiration: 12 }))));
         }
         assert!(past(r#"{"timestamp":1,"name":"something","context":{"a":[1,2]}}"#).unwrap().is_none());
         // SEEDS S27: overwrite of an undrain is read over
         let undrain = r#"{"timestamp":1,"name":"undrain","context":{"idset":"1","nodelist":"n1","overwrite":2}}"#;
-        assert!(matches!(past(undrain), Ok(Some(Past::Undrain { .. }))));
+        assert!(matches!(past(undrain), Ok(Some(Kind::Undrain { .. }))));
     }
 }

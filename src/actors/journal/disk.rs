@@ -10,7 +10,7 @@ use std::{
 use super::orders::KeptOrders;
 use crate::{
     domain::{
-        journal::{Journal, Past, Settings},
+        journal::{Journal, Kind, ResourceEvent, Settings},
         types::Nanos,
     },
     store::{
@@ -72,7 +72,9 @@ pub fn load(dir: &Path, settings: Settings, keep: usize) -> Loaded {
             Err(why) => return faults.add(place(why)),
         };
         let replayed = record.past().map(|past| past.filter(|_| !crate::domain::planted!("drains-unread")));
-        if let (Some(undrained), Ok(Some(Past::Undrain { at, targets }))) = (&mut undrained, &replayed) {
+        if let (Some(undrained), Ok(Some(ResourceEvent { at, kind: Kind::Undrain { targets, .. } }))) =
+            (&mut undrained, &replayed)
+        {
             let hosts = targets.nodelist.iter().take(MAX_HOSTS);
             undrained.extend(hosts.map(|host| (Arc::from(host), *at)));
         }

@@ -4,7 +4,10 @@ use std::{collections::HashMap, fmt};
 
 use super::copy::{self, Title};
 use crate::{
-    domain::{idset::IdSet, journal::Past},
+    domain::{
+        idset::IdSet,
+        journal::{Kind, ResourceEvent},
+    },
     store::eventlog::Record,
 };
 
@@ -164,7 +167,8 @@ impl Merged {
                     let text = copy::text_of(damaged);
                     // A drain that can still be read counts, whichever of them has it; an undrain may be that of another node.
                     let texts = [text, found].into_iter().flatten().filter_map(|line| Some((line, past(line)?)));
-                    let texts = texts.filter(|(_, past)| !matches!(past, Some(Past::Undrain { .. })));
+                    let texts = texts
+                        .filter(|(_, past)| !matches!(past, Some(ResourceEvent { kind: Kind::Undrain { .. }, .. })));
                     match texts.max_by_key(|(_, past)| past.is_some()) {
                         Some((line, _)) => {
                             self.lines.push(line.to_vec());
@@ -197,7 +201,7 @@ fn says_something(line: &[u8]) -> bool {
 }
 
 /// What an event brings back, if anything; `None` where it is none, or does not say what.
-fn past(line: &[u8]) -> Option<Option<Past>> {
+fn past(line: &[u8]) -> Option<Option<ResourceEvent>> {
     Record::parse(line).ok()?.past().ok()
 }
 

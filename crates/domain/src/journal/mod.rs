@@ -26,7 +26,6 @@ use std::{
 pub use deadline::Overdue;
 pub use drain::{DrainRefusal, DrainRequest, UndrainRequest, targets_of};
 pub use event::{Kind, Method, Origin, Overwrite, ResourceEvent, Targets};
-pub use replay::Past;
 pub use slot::{Capacity, DrainNote, DrainState, Known, ResourceSet, Target};
 use slot::{NOT_YET, Slot};
 

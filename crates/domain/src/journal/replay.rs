@@ -4,81 +4,37 @@ use std::sync::Arc;
 
 use super::{
     Journal,
-    event::{Kind, Origin, Overwrite, ResourceEvent, Targets},
+    event::{Kind, Origin, ResourceEvent, Targets},
     slot::Capacity,
 };
 use crate::{
     hostlist::{self, HostList},
     idset::IdSet,
-    types::Nanos,
 };
 
 /// Hosts of one event that are brought back at most.
 const MAX_HOSTS: usize = 1 << 20;
 
-/// An event of a log, as far as it brings back state.
-#[derive(Clone, Debug)]
-pub enum Past {
-    /// `drain`.
-    Drain {
-        /// When it happened, in ns since the Unix epoch.
-        at: Nanos,
-        /// Ranks and hosts of that time.
-        targets: Targets,
-        /// Why, as it is shown to people.
-        reason: Option<Arc<str>>,
-        /// What it changes.
-        overwrite: Overwrite,
-        /// Who asked for it.
-        origin: Origin,
-        /// When operators are told of what still runs.
-        deadline: Option<Nanos>,
-    },
-    /// `undrain`.
-    Undrain {
-        /// When it happened, in ns since the Unix epoch.
-        at: Nanos,
-        /// Ranks and hosts of that time.
-        targets: Targets,
-    },
-    /// `resource-update`.
-    Update {
-        /// Seconds since the Unix epoch.
-        expiration: i64,
-    },
-}
-
 impl Journal {
-    /// Applies an event of the log: in file order, whatever the times say. Ranks are those of today's hosts. A host that is
-    /// not known gets a rank of its own where an operator drained it, so that it is still drained when it comes back.
+    /// Applies an event of the log, as far as it brings back state: in file order, whatever the times say. Ranks are those of
+    /// today's hosts. A host that is not known gets a rank of its own where an operator drained it, so that it is still drained
+    /// when it comes back.
     ///
     /// # Errors
     /// Ranks that could not be brought back: they have no host in the event and do not exist today.
-    pub fn replay(&mut self, past: &Past) -> Result<(), String> {
-        let (event, by_operator) = match past {
-            Past::Update { expiration } => {
+    pub fn replay(&mut self, event: &ResourceEvent) -> Result<(), String> {
+        let (targets, by_operator) = match &event.kind {
+            Kind::Update { expiration } => {
                 self.expiration = *expiration;
                 return Ok(());
             }
-            Past::Drain { at, targets, reason, overwrite, origin, deadline } => {
-                let kind = Kind::Drain {
-                    targets: targets.clone(),
-                    reason: reason.clone(),
-                    overwrite: *overwrite,
-                    origin: *origin,
-                    deadline: *deadline,
-                };
-                (ResourceEvent { at: *at, kind }, *origin == Origin::Operator)
-            }
-            Past::Undrain { at, targets } => {
-                let kind = Kind::Undrain { targets: targets.clone(), reason: None, origin: Origin::Operator };
-                (ResourceEvent { at: *at, kind }, false)
-            }
+            Kind::Drain { targets, origin, .. } => (targets, *origin == Origin::Operator),
+            Kind::Undrain { targets, .. } => (targets, false),
+            _ => return Ok(()),
         };
-        let (Kind::Drain { targets, .. } | Kind::Undrain { targets, .. }) = &event.kind else { return Ok(()) };
         let (ranks, lost) = self.ranks_today(targets, by_operator);
         for rank in ranks.iter() {
-            self.change_drain(rank, &event);
+            self.change_drain(rank, event);
         }
         match lost.is_empty() {
             true => Ok(()),

@@ -578,10 +578,11 @@ fn the_end_of_a_session_takes_its_nodes_offline() {
     assert!(script.wait(100_000).is_empty());
 }
 
-fn past(idset: &str, nodelist: &str, origin: Origin) -> Past {
+fn past(idset: &str, nodelist: &str, origin: Origin) -> ResourceEvent {
     let targets = Targets::parse(idset, nodelist).unwrap();
     let at = Nanos::from_secs(1_700_000_001);
-    Past::Drain { at, targets, reason: None, overwrite: Overwrite::Nothing, origin, deadline: None }
+    let kind = Kind::Drain { targets, reason: None, overwrite: Overwrite::Nothing, origin, deadline: None };
+    ResourceEvent { at, kind }
 }
 
 #[test]

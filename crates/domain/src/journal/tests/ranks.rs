@@ -105,7 +105,8 @@ fn a_drain_waits_for_its_node_in_whichever_order_those_of_a_host_come_back() {
             let (at, targets) = (events[0].at, targets.clone());
             let (reason, overwrite, origin) = (None, Overwrite::Nothing, Origin::Operator);
             let mut script = Script::new("h,h");
-            script.journal.replay(&Past::Drain { at, targets, reason, overwrite, origin, deadline: None }).unwrap();
+            let kind = Kind::Drain { targets, reason, overwrite, origin, deadline: None };
+            script.journal.replay(&ResourceEvent { at, kind }).unwrap();
             script.begin();
             let held: Vec<_> = order.iter().flat_map(|node| script.register_as(node, "h", true)).collect();
             assert_eq!(held, [format!("hold {drained}")], "{order:?}");
@@ -145,22 +146,16 @@ fn ids_of_nodes_come_back_as_they_are() {
     assert!(plain.journal.targets(IdSet::first(2)).nodes.is_none());
     assert_eq!(plain.journal.targets(IdSet::first(3)).nodes.unwrap().to_string(), "n[0-1],a");
     let mut script = Script::new("h,h");
-    let past = Past::Drain {
-        at: Nanos::from_secs(1),
-        targets,
-        reason: None,
-        overwrite: Overwrite::Nothing,
-        origin: Origin::Operator,
-        deadline: None,
-    };
-    script.journal.replay(&past).unwrap();
+    let (reason, overwrite, origin) = (None, Overwrite::Nothing, Origin::Operator);
+    let kind = Kind::Drain { targets, reason, overwrite, origin, deadline: None };
+    script.journal.replay(&ResourceEvent { at: Nanos::from_secs(1), kind }).unwrap();
     assert_eq!(script.journal.status()[0].node.as_deref(), Some("a,b"));
 }
 
 /// What is stored of a journal: the hosts by rank, and the drains and undrains that were told.
 struct Stored {
     script: Script,
-    past: Vec<Past>,
+    past: Vec<ResourceEvent>,
 }
 
 impl Stored {
@@ -172,14 +167,11 @@ impl Stored {
 
     fn keep(&mut self, out: &[Output]) {
         for output in out {
-            let Output::Event(ResourceEvent { at, kind }) = output else { continue };
-            self.past.extend(match kind.clone() {
-                Kind::Drain { targets, reason, overwrite, origin, deadline } => {
-                    Some(Past::Drain { at: *at, targets, reason, overwrite, origin, deadline })
-                }
-                Kind::Undrain { targets, .. } => Some(Past::Undrain { at: *at, targets }),
-                _ => None,
-            });
+            if let Output::Event(event) = output
+                && let Kind::Drain { .. } | Kind::Undrain { .. } = event.kind
+            {
+                self.past.push(event.clone());
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use anyhow::{anyhow, bail};
 use clap::Args;
 use hyper::Method;
 
@@ -34,18 +35,13 @@ pub struct ReadyArgs {
 /// # Errors
 /// The server cannot be reached, or what is still waited for.
 pub async fn run(args: &ReadyArgs) -> anyhow::Result<ExitCode> {
-    ask(args).await.map_err(anyhow::Error::msg)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-async fn ask(args: &ReadyArgs) -> Result<(), String> {
     let server = args.server.trim_end_matches('/');
     let path = if args.alive { "livez" } else { "readyz" };
-    let unreachable = |error: Failed| error.of_server(server);
-    let client = Client::new(server, &args.trust)?;
+    let unreachable = |error: Failed| anyhow!(error.of_server(server));
+    let client = Client::new(server, &args.trust).map_err(anyhow::Error::msg)?;
     let answer = client.send(Method::GET, &format!("{server}/{path}"), None).await.map_err(unreachable)?;
     if answer.status.is_success() {
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
-    Err(format!("{server} is not ready: {}", answer.text().await.map_err(unreachable)?.trim()))
+    bail!("{server} is not ready: {}", answer.text().await.map_err(unreachable)?.trim())
 }

@@ -201,21 +201,15 @@ impl Conversations {
         let name = &target.name;
         match status {
             Status::App(status) => {
-                if let Some(addr) = self.app_actor(name) {
-                    addr.do_send(AppUpdate { effects: Vec::new(), status: Some(status) });
-                }
+                let update = AppUpdate { effects: Vec::new(), status: Some(status) };
+                self.app_actor(name).map(|addr| addr.do_send(update))
             }
             Status::Queue(status) => {
-                if let Some(addr) = self.queue_actor(name) {
-                    addr.do_send(QueueUpdate { status: Some(status), ..QueueUpdate::default() });
-                }
+                let update = QueueUpdate { status: Some(status), ..QueueUpdate::default() };
+                self.queue_actor(name).map(|addr| addr.do_send(update))
             }
-            Status::Node(status) => {
-                if let Some(addr) = self.nodes.get(name) {
-                    addr.do_send(NodeUpdate { status });
-                }
-            }
-        }
+            Status::Node(status) => self.nodes.get(name).map(|addr| addr.do_send(NodeUpdate { status })),
+        };
     }
 
     /// Passes a message on to the conversation of a thing, where that is there.

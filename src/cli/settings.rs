@@ -3,13 +3,15 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use serde::Deserialize;
 
 use super::{
     door::{Door, Error},
     out::{self, Output},
 };
-use crate::messages::settings::ServerOption;
+use crate::{
+    http::api::settings::{Manager, Row, Shown},
+    messages::settings::ServerOption,
+};
 
 /// Shows the settings of a running server: its options, those of the whole server, and those of each resource manager.
 #[derive(Args, Clone, Debug)]
@@ -24,37 +26,11 @@ pub struct SettingsArgs {
     pub changed: bool,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Answer {
-    options: Vec<ServerOption>,
-    server: Vec<Row>,
-    resource_managers: Vec<Manager>,
-}
-
-#[derive(Deserialize)]
-struct Manager {
-    #[serde(rename = "rmID")]
-    rm: String,
-    settings: Vec<Row>,
-}
-
-#[derive(Deserialize)]
-struct Row {
-    key: String,
-    value: Option<String>,
-    #[serde(default)]
-    default: Option<String>,
-    set: bool,
-    #[serde(default)]
-    unreadable: Option<String>,
-}
-
 impl Row {
     /// It is not as it would be without what was set.
     fn is_changed(&self) -> bool {
         self.unreadable.is_some()
-            || self.default.as_ref().map_or(self.set, |default| self.value.as_ref() != Some(default))
+            || self.default.as_deref().map_or(self.set, |default| self.value.as_deref() != Some(default))
     }
 }
 
@@ -77,7 +53,7 @@ async fn shown(args: &SettingsArgs) -> Result<String, Error> {
     Ok(tables(&answer, args.changed))
 }
 
-fn tables(Answer { options, server, resource_managers }: &Answer, changed: bool) -> String {
+fn tables(Shown { options, server, resource_managers }: &Shown, changed: bool) -> String {
     let mut text = String::new();
     let options =
         options.iter().filter(|row| !changed || row.set).map(|ServerOption { name, value, default, set, .. }| {
@@ -118,22 +94,30 @@ fn section(text: &mut String, title: &str, rows: impl Iterator<Item = [String; 3
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn what_was_set_shows_beside_its_default() {
-        let answer = serde_json::json!({
+        let setting = |mut row: serde_json::Value| {
+            (row["type"], row["live"], row["description"]) = ("word".into(), true.into(), "".into());
+            row
+        };
+        let server = [
+            json!({"key": "log.level", "value": "warn", "default": "info", "set": true}),
+            json!({"key": "event.maxStreams", "value": "100", "default": "100", "set": true, "unreadable": "many"}),
+            json!({"key": "http.maxBodyBytes", "value": null, "set": false}),
+        ];
+        let of_manager = json!({"key": "rm.gracePeriod", "value": "30s", "default": "30s", "set": true});
+        let answer = json!({
             "options": [
                 {"name": "data", "type": "DIR", "value": "/d", "default": "./callboard-data", "set": true, "description": ""},
                 {"name": "ephemeral", "type": "flag", "value": "false", "default": "false", "set": false, "description": ""},
                 {"name": "tokens", "type": "FILE", "value": null, "set": false, "description": ""},
             ],
-            "server": [
-                {"key": "log.level", "value": "warn", "default": "info", "set": true},
-                {"key": "event.maxStreams", "value": "100", "default": "100", "set": true, "unreadable": "many"},
-                {"key": "http.maxBodyBytes", "value": null, "set": false},
-            ],
-            "resourceManagers": [{"rmID": "rm-1", "settings": [{"key": "rm.gracePeriod", "value": "30s", "default": "30s", "set": true}]}],
+            "server": server.map(setting),
+            "resourceManagers": [{"rmID": "rm-1", "settings": [setting(of_manager)]}],
         });
         let answer = serde_json::from_value(answer).unwrap();
         let expected = "OPTION\n--data       /d     default ./callboard-data\n--ephemeral  false\n--tokens\n\nSERVER\nlog.level          warn        default info\n\

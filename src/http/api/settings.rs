@@ -1,10 +1,10 @@
 //! `GET /api/v1/settings`: every setting with its present value, from the table that reads them.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use actix_web::{HttpRequest, HttpResponse, web::Data};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::board::BoardApi;
 use crate::{
@@ -17,48 +17,48 @@ use crate::{
     messages::settings::ServerOption,
 };
 
-/// The answer.
-#[derive(Serialize, JsonSchema)]
+/// The answer, as it is sent and as `callboard settings` reads it.
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Settings")]
 #[serde(rename_all = "camelCase")]
 pub struct Shown {
     /// Options of the command line, or of the environment.
-    options: Vec<ServerOption>,
+    pub options: Vec<ServerOption>,
     /// Settings of the whole server.
-    server: Vec<Row>,
+    pub server: Vec<Row>,
     /// Settings of each registered resource manager.
-    resource_managers: Vec<Manager>,
+    pub resource_managers: Vec<Manager>,
 }
 
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "SettingsOfResourceManager")]
-struct Manager {
+pub struct Manager {
     #[serde(rename = "rmID")]
-    rm: String,
-    settings: Vec<Row>,
+    pub rm: String,
+    pub settings: Vec<Row>,
 }
 
 /// A setting.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Setting")]
 #[serde(rename_all = "camelCase")]
-struct Row {
-    key: String,
+pub struct Row {
+    pub key: String,
     /// duration, number, bytes, flag, word, level or queues.
-    r#type: &'static str,
+    r#type: Cow<'static, str>,
     /// What is in force; null where it is not known.
-    value: Option<String>,
+    pub value: Option<String>,
     /// Left out where the option of the server is the default.
     #[serde(skip_serializing_if = "Option::is_none")]
-    default: Option<&'static str>,
+    pub default: Option<Cow<'static, str>>,
     /// Somebody set it.
-    set: bool,
+    pub set: bool,
     /// What was set and cannot be read, so that the default is in force.
     #[serde(skip_serializing_if = "Option::is_none")]
-    unreadable: Option<String>,
+    pub unreadable: Option<String>,
     /// A change is in force at once; else with the next registration.
     live: bool,
-    description: &'static str,
+    description: Cow<'static, str>,
 }
 
 /// The application's data has to hold a [`BoardApi`].
@@ -121,13 +121,13 @@ fn shown(key: &str, row: &'static Setting, given: &BTreeMap<String, String>, fix
     let readable = text.filter(|text| row.read(text).is_ok());
     Row {
         key: key.to_owned(),
-        r#type: row.form.name().0,
+        r#type: row.form.name().0.into(),
         value: fixed.get(key).or(readable).cloned().or_else(|| row.default.map(str::to_owned)),
-        default: row.default,
+        default: row.default.map(Cow::from),
         set: text.is_some(),
         unreadable: text.filter(|_| readable.is_none()).map(|text| text.chars().take(200).collect()),
         live: row.live,
-        description: row.text,
+        description: row.text.into(),
     }
 }
 
@@ -145,7 +145,10 @@ mod tests {
         assert_eq!((streams.value.as_deref(), streams.unreadable.as_deref()), (Some("100"), Some("many")));
         assert_eq!(of("event.store.maxAge").value.as_deref(), Some("24h"));
         assert!(of("log.core.rest.level").set && !of("log.level").set);
-        assert_eq!((of("http.maxBodyBytes").value.as_deref(), of("http.maxBodyBytes").default), (None, None));
+        assert_eq!(
+            (of("http.maxBodyBytes").value.as_deref(), of("http.maxBodyBytes").default.as_deref()),
+            (None, None)
+        );
         assert!(rows.iter().all(|row| !row.key.contains("SUBSYSTEM") && !row.key.starts_with("rm.")));
         let given = BTreeMap::from([("rm.itemsInFlight".to_owned(), "7".to_owned())]);
         let fixed = Fixed::from([("rm.itemsInFlight", "1000000".to_owned())]);

@@ -12,37 +12,26 @@ use crate::{
 
 /// Lines, each with its end.
 pub fn text(by: By, lines: &[Line]) -> Vec<u8> {
-    let mut out = Vec::new();
-    for line in lines {
-        push(&mut out, &shown(by, line));
-    }
-    out
+    lines.iter().map(|line| with_end(&shown(by, line))).collect::<String>().into()
 }
 
 /// The last line of a whole answer.
 pub fn end(by: By, history: &History) -> Vec<u8> {
     let (since, until) = history.extent();
-    let mut out = Vec::new();
-    push(
-        &mut out,
-        &json!({
-            "since": time_text(since), "until": time_text(until), "by": by.name(),
-            "complete": history.is_complete(), "events": history.events(),
-        }),
-    );
-    out
+    let end = json!({
+        "since": time_text(since), "until": time_text(until), "by": by.name(),
+        "complete": history.is_complete(), "events": history.events(),
+    });
+    with_end(&end).into()
 }
 
 /// The last line of an answer that broke off.
 pub fn closed(detail: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    push(&mut out, &json!({"closed": {"detail": detail}}));
-    out
+    with_end(&json!({"closed": {"detail": detail}})).into()
 }
 
-fn push(out: &mut Vec<u8>, line: &Value) {
-    out.extend_from_slice(line.to_string().as_bytes());
-    out.push(b'\n');
+fn with_end(line: &Value) -> String {
+    format!("{line}\n")
 }
 
 fn shown(by: By, line: &Line) -> Value {

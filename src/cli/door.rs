@@ -14,7 +14,7 @@ use super::{
     context::ContextArg,
     out, url,
 };
-use crate::http::past::MOMENT;
+use crate::http::{api::plan::view::Warning, past::MOMENT};
 
 /// Which server, and which of its partitions.
 #[derive(Args, Clone, Debug)]
@@ -136,13 +136,29 @@ impl Door {
             return Ok(answer);
         }
         let text = answer.text().await.map_err(failed)?;
-        let text = sentence(&text).unwrap_or_else(|| format!("{} answers {status}: {}", self.server, text.trim()));
+        let text = refusal(&text).unwrap_or_else(|| format!("{} answers {status}: {}", self.server, text.trim()));
         Err((Error { text, status: Some(status.as_u16()) }, false))
     }
 
     fn unreachable(&self, error: &Failed) -> Error {
         Error { text: error.of_server(&self.server), status: None }
     }
+}
+
+/// What an error answer says, with all faults of a configuration where it names them.
+fn refusal(answer: &str) -> Option<String> {
+    #[derive(Default, Deserialize)]
+    struct Faults {
+        #[serde(default)]
+        errors: Vec<Warning>,
+    }
+
+    let mut told = sentence(answer)?;
+    let Faults { errors } = serde_json::from_str(answer).unwrap_or_default();
+    for Warning { line, column, rule, message } in errors {
+        told += &format!("\n  {line}:{column}: {rule}: {message}");
+    }
+    Some(told)
 }
 
 fn json_of(body: &impl Serialize) -> Result<Body, Error> {
@@ -172,5 +188,14 @@ mod tests {
         assert_eq!(door.url("x"), "http://127.0.0.1:9/api/v1/partition/%5Brm-1%5Da%20b/x");
         let error = door.get("resource/status").await.unwrap_err().to_string();
         assert!(error.starts_with("http://127.0.0.1:9/ cannot be reached (--server names another): "), "{error}");
+    }
+
+    #[test]
+    fn faults_of_a_configuration_are_told_with_their_places() {
+        let answer =
+            r#"{"detail":"it is refused","errors":[{"line":4,"column":9,"rule":"CFG-050","message":"no (queue a)"}]}"#;
+        assert_eq!(refusal(answer).unwrap(), "it is refused\n  4:9: CFG-050: no (queue a)");
+        assert_eq!(refusal(r#"{"detail":"it is gone"}"#).unwrap(), "it is gone");
+        assert_eq!(refusal("nothing of the kind"), None);
     }
 }

@@ -29,7 +29,7 @@ use self::{
     access::{Access, AccessArgs},
     cluster::ClusterArgs,
     log::Format,
-    signals::{Signals, wait},
+    signals::{Signals, tell_faults, wait},
     traces::TraceArgs,
 };
 use actix::{Actor as _, Addr, Arbiter};
@@ -258,7 +258,8 @@ async fn serve_with(args: ServeArgs, open: &mut Option<Arc<Topology>>) -> anyhow
     if let Some(url) = &args.cluster.advertise {
         access.answer_to(url);
     }
-    let default_config = default_config(args.config.as_deref(), false)?;
+    let faults = |error: &anyhow::Error| args.config.iter().for_each(|file| tell_faults(file, error));
+    let default_config = default_config(args.config.as_deref(), false).inspect_err(faults)?;
     let lock = if args.ephemeral { None } else { Some(data::lock(&args.data)?) };
     let data = (!args.ephemeral).then_some(args.data.as_path());
     // Before anything is opened: a later release goes on with all of it.

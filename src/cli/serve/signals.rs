@@ -150,7 +150,7 @@ async fn reload(topology: &Arc<Topology>, file: &Path) -> anyhow::Result<String>
 }
 
 /// What `callboard validate` says of the file, as far as a log is the place for it.
-fn tell_faults(file: &Path, error: &anyhow::Error) {
+pub fn tell_faults(file: &Path, error: &anyhow::Error) {
     let Some(refused) = error.downcast_ref::<config::Refused>() else { return };
     for fault in refused.faults.iter().take(FAULTS) {
         tracing::error!(code = "configuration-refused", "{}:{fault}", file.display());

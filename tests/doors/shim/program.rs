@@ -144,6 +144,10 @@ fn what_keeps_it_from_starting_is_one_clear_line() {
     fs::write(file.path(), "partitions: 7").expect("written");
     let (status, text) = fails(&["serve", "--ephemeral", "--config", &file.path().display().to_string()]);
     assert!(status == 1 && text.contains("line 1"), "{text}");
+    // Each fault of a file is told before it, with its place.
+    fs::write(file.path(), "partitions:\n- queues:\n  - name: a.b\n  - name: c.d\n").expect("written");
+    let (status, text) = fails(&["serve", "--ephemeral", "--config", &file.path().display().to_string()]);
+    assert!(status == 1 && text.contains(":3:") && text.contains("`c.d` below root"), "{text}");
     let (status, text) = fails(&["serve", "--data", &file.path().display().to_string()]);
     assert!(status == 1 && text.contains(&file.path().display().to_string()), "{text}");
 }

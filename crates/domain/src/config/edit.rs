@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use super::{
-    Fault, LoadedConfig, build,
+    Fault, LoadedConfig, Refused, build,
     faults::Faults,
     validate,
     written::{Limit, Partition, Quantities, Queue, Spanned, Text},
@@ -39,7 +39,8 @@ impl LoadedConfig {
         }
         let mut faults = Faults::default();
         validate::normalise_and_check(&mut scheduler, &mut faults);
-        faults.refusal().map_err(|refused| refused.message)?;
+        let first = |refused: Refused| refused.faults.into_iter().next().map_or(refused.message, |fault| fault.message);
+        faults.refusal().map_err(first)?;
         let mut all = scheduler.partitions.iter().flatten();
         let Some(written) = all.find(|written| written.name.value.eq_ignore_ascii_case(partition)) else {
             return Err(format!("partition {partition} is not configured"));
@@ -278,7 +279,7 @@ partitions:
         let config = load(TEXT).unwrap();
         let amounts = Resource::of(&[("memory", 6 << 30)]);
         let refused = config.edited("default", &[Edit::Max { queue: "root.a.b".into(), amounts }]).unwrap_err();
-        assert!(refused.starts_with("max resource of parent"), "{refused}");
+        assert!(refused.starts_with("max resource of parent") && refused.ends_with("(root.a.b)"), "{refused}");
         let missing = |queue: &str| config.edited("default", &[Edit::Applications { queue: queue.into(), max: 1 }]);
         assert_eq!(missing("root.c").unwrap_err(), "queue root.c is not configured");
         assert_eq!(missing("a").unwrap_err(), "queue a is not configured");

@@ -16,6 +16,7 @@ use opentelemetry::{
 };
 use opentelemetry_sdk::{
     Resource,
+    resource::{ResourceDetector as _, SdkProvidedResourceDetector},
     trace::{Sampler, SdkTracer, SdkTracerProvider, Span as SdkSpan, SpanProcessor},
 };
 
@@ -57,14 +58,13 @@ pub struct Point {
 impl Traces {
     /// From now on there are traces, whose spans this takes. A second call changes nothing.
     pub fn start(&self, processor: impl SpanProcessor + 'static) {
-        let mut resource =
-            Resource::builder().with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
-        // A name from the environment comes first.
-        let named = Resource::builder().build().get(&Key::from_static_str("service.name"));
-        if named.is_none_or(|name| name.as_str().starts_with("unknown_service")) {
-            resource = resource.with_service_name("callboard");
-        }
-        let resource = resource.build();
+        // A name from the environment comes first, of two OTEL_SERVICE_NAME: alone the library would take that in OTEL_RESOURCE_ATTRIBUTES.
+        let named = SdkProvidedResourceDetector.detect().get(&Key::from_static_str("service.name"));
+        let named = named.filter(|name| !name.as_str().starts_with("unknown_service"));
+        let resource = Resource::builder()
+            .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+            .with_service_name(named.unwrap_or_else(|| "callboard".into()))
+            .build();
         // Whether a request is traced is decided in `begin`: every span that is made is kept.
         let provider = SdkTracerProvider::builder()
             .with_sampler(Sampler::AlwaysOn)

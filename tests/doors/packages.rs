@@ -208,7 +208,7 @@ fn what_is_given_out_has_what_its_documents_link_to() {
     assert_eq!(missing, BTreeMap::new());
 }
 
-/// A machine that does not do what a script wants leaves no package half installed, and none that cannot be purged.
+/// A machine that does not do what a script wants leaves no package half installed, and none that cannot be removed or purged.
 #[test]
 fn the_scripts_of_the_debian_package_pass_where_the_machine_refuses() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -229,6 +229,7 @@ fn the_scripts_of_the_debian_package_pass_where_the_machine_refuses() {
         let done = done.expect("it runs");
         assert!(done.status.success(), "{script} {of}: {}", String::from_utf8_lossy(&done.stderr));
     };
+    run("prerm", "remove", "");
     run("postrm", "upgrade", "");
     run("postrm", "remove", "");
     run("postinst", "configure", "");

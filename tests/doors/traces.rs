@@ -260,7 +260,7 @@ async fn the_environment_says_where_spans_go_and_which_there_are() {
         ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
         ("OTEL_SERVICE_NAME", "night-shift"),
-        ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=stage"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=stage,service.name=day-shift"),
         ("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"),
         ("OTEL_TRACES_SAMPLER_ARG", "1"),
     ]);
@@ -272,6 +272,7 @@ async fn the_environment_says_where_spans_go_and_which_there_are() {
     for said in ["x-team: traces", "content-encoding: gzip", "night-shift", "deployment.environment.name"] {
         assert!(head.contains(said), "{said}: {head}");
     }
+    assert!(!head.contains("day-shift"), "{head}");
     assert!(!server.program.log().contains("otel-in-vain"), "{}", server.program.log());
     // A setting of the server counts over what is said to all programs.
     let extra = json!({"rmID": "rm-1", "config": CONFIG, "extraConfig": {"traces.oneIn": "0"}});

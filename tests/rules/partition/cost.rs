@@ -170,7 +170,8 @@ fn the_peak_leaves_out_what_the_shim_is_asked_about() {
         refused: Vec::new(),
     }));
     let app = world.p.app_by_id["app-1"];
-    assert_eq!((&world.p.apps[app].placed()[0], &*world.p.apps[app].max_used), (&res(10, 10), &res(1, 1)));
+    let charged = world.p.queues[world.p.root].allocated();
+    assert_eq!((&**charged, &*world.p.apps[app].max_used), (&res(10, 10), &res(1, 1)));
     assert!(world.p.audit().is_empty(), "{:?}", world.p.audit());
 }
 

@@ -279,7 +279,7 @@ partitions:
         let config = load(TEXT).unwrap();
         let amounts = Resource::of(&[("memory", 6 << 30)]);
         let refused = config.edited("default", &[Edit::Max { queue: "root.a.b".into(), amounts }]).unwrap_err();
-        assert!(refused.starts_with("max resource of parent") && refused.ends_with("(root.a.b)"), "{refused}");
+        assert!(refused.starts_with("max resource of parent") && refused.ends_with("(root.A.b)"), "{refused}");
         let missing = |queue: &str| config.edited("default", &[Edit::Applications { queue: queue.into(), max: 1 }]);
         assert_eq!(missing("root.c").unwrap_err(), "queue root.c is not configured");
         assert_eq!(missing("a").unwrap_err(), "queue a is not configured");

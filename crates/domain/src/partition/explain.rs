@@ -629,23 +629,16 @@ impl<'a> Explainer<'a> {
                 found
             }
         };
-        let mut refusals =
-            partition.refusals(ask).filter(|(node, _)| partition.has_open_room(*node, resource, ask)).peekable();
+        let refused = partition.refusals(ask).filter(|(node, _)| partition.has_open_room(*node, resource, ask));
+        let refused: Vec<&Arc<str>> = refused.map(|(_, reason)| reason).collect();
         // What was refused may be forgotten, as something came there, and is asked about again in its time only.
-        let later = partition.refused_before(ask).filter(|_| partition.shapes.is_nowhere(shape));
-        if refusals.peek().is_none() && later.is_none() {
-            return known;
-        }
+        let later = partition.refused_before(ask).filter(|_| known.open > 0 && partition.shapes.is_nowhere(shape));
+        let Some(first) = refused.first().copied().or(later) else { return known };
         let mut own = Nodes::clone(&known);
-        for (_, reason) in refusals {
-            own.refusal.get_or_insert_with(|| reason.clone());
-            own.refused += 1;
-            own.open = own.open.saturating_sub(1);
-        }
-        if let Some(reason) = later.filter(|_| own.open > 0) {
-            own.refusal.get_or_insert_with(|| reason.clone());
-            own.refused += mem::take(&mut own.open);
-        }
+        let count = if later.is_some() { own.open.max(refused.len()) } else { refused.len() };
+        own.refusal.get_or_insert_with(|| first.clone());
+        own.refused += count;
+        own.open = own.open.saturating_sub(count);
         Arc::new(own)
     }
 

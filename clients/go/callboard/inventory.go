@@ -404,6 +404,9 @@ func (i *inventory) responded(call *callboardv1.Call, again *expectation) {
 			key := allocationAt(new.GetPartitionName(), new.GetApplicationID(), new.GetAllocationKey())
 			if known := i.allocations[key]; known != nil {
 				known.NodeID = new.GetNodeID()
+			} else if i.ended[key] > 0 {
+				// The shim released it while this was on its way.
+				continue
 			} else {
 				i.allocated(key, proto.Clone(new).(*si.Allocation))
 			}

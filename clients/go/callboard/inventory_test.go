@@ -156,6 +156,18 @@ func TestAnAnswerIsForWhatItAnswers(t *testing.T) {
 	}
 }
 
+func TestWhatIsReleasedBeforeItsPlacementIsToldIsGone(t *testing.T) {
+	known, nothing := filled(), newExpectation()
+	release := &si.AllocationRelease{ApplicationID: "a", AllocationKey: "k9", TerminationType: si.TerminationType_STOPPED_BY_RM}
+	releases := &si.AllocationReleasesRequest{AllocationsToRelease: []*si.AllocationRelease{release}}
+	known.requested(asked(allocation("a", "k9", "")))
+	known.requested(&callboardv1.Request{Request: &callboardv1.Request_Allocation{Allocation: &si.AllocationRequest{Releases: releases}}})
+	for _, told := range []*si.AllocationResponse{{New: []*si.Allocation{allocation("a", "k9", "n1")}}, {Released: []*si.AllocationRelease{release}}} {
+		known.responded(&callboardv1.Call{Call: &callboardv1.Call_Allocation{Allocation: told}}, nothing)
+		has(t, known, "a/k1@", "a/k2@", "b/k1@")
+	}
+}
+
 func TestAnUpdateOfANodeHasItsAttributes(t *testing.T) {
 	known := newInventory()
 	known.requested(nodes(si.NodeInfo_CREATE, "n1", map[string]string{"si/node-partition": "p", "si/hostname": "old", "x": "y"}))

@@ -202,6 +202,18 @@ def test_an_answer_is_for_what_it_answers() -> None:
     assert at("node", "", "n3") in known.nodes
 
 
+def test_what_is_released_before_its_placement_is_told_is_gone() -> None:
+    known = filled()
+    before = state(known)
+    known.requested(ask("a", "k9"))
+    known.requested(release("a", "k9"))
+    known.responded(placed("a", "k9", "n1"))
+    assert state(known) == before
+    gone = si.AllocationRelease(applicationID="a", allocationKey="k9", terminationType=si.STOPPED_BY_RM)
+    known.responded(ext.Call(allocation=si.AllocationResponse(released=[gone])))
+    assert state(known) == before
+
+
 def test_an_update_of_a_node_has_its_attributes() -> None:
     def told(action: si.NodeInfo.ActionFromRM.ValueType, **attributes: str) -> ext.Request:
         given = {name.replace("_", "/", 1).replace("_", "-"): value for name, value in attributes.items()}

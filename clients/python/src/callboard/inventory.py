@@ -258,6 +258,9 @@ class Inventory:
             key = place_of(new)
             if known := self.allocations.get(key):
                 known.nodeID = new.nodeID
+            elif self._ended[key]:
+                # The shim released it while this was on its way.
+                continue
             else:
                 self._allocated(key, copy(new))
             self.told.add(key)
